@@ -1,0 +1,52 @@
+# The commands people and scripts type. Each target does what it needs first; see docs/hacking.md.
+# JOBS: how many compilers run at once.  DEMO_EXIT=1: the demo ends by itself.
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
+
+.PHONY: help setup build demo test bench fuzz lint format coverage clean
+
+help:
+	@echo 'make setup   install what is missing (apt packages, .venv with Envoy)'
+	@echo 'make build   build/release/grid-gateway and build/release/libgrid_site_route.so'
+	@echo 'make demo    three simulated sites, the gateway, one conversation; DEMO_EXIT=1 ends by itself'
+	@echo 'make test    everything that must pass before a commit; closes with "N passed, N failed"'
+	@echo 'make bench   the figures, as ratios from one run'
+	@echo 'make fuzz    each fuzz target for FUZZ_SECONDS (60)'
+	@echo 'make lint    format, layers, style, clang-tidy'
+	@echo 'make format  rewrite the sources by .clang-format'
+	@echo 'make coverage  lines covered by the unit tests, a file a line'
+	@echo 'make clean   remove build/'
+
+setup:
+	@scripts/setup
+
+build: setup
+	@scripts/build release
+	@scripts/check-abi >build/logs/abi.log || { cat build/logs/abi.log; exit 1; }
+
+demo: build
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" build/release/grid-gateway demo
+
+test: setup
+	@scripts/test
+
+bench: build
+	@tests/bench/run
+
+fuzz: setup
+	@scripts/build fuzz
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+lint: setup
+	@scripts/lint
+
+format: setup
+	@scripts/sources | xargs clang-format-14 -i
+
+clean:
+	rm -rf build
+
+coverage: setup
+	@scripts/build coverage
+	@ctest --preset coverage --output-log build/logs/coverage.log >/dev/null
+	@gcovr --root . --filter core/ --filter envoy/ --exclude-unreachable-branches build/coverage
