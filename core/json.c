@@ -1,0 +1,544 @@
+/*
+ * json.c - the pull reader behind json.h
+ *
+ * Story     lex.c finds the ends of tokens; this file knows what may follow what. Skipping keeps one bit for each open
+ *           bracket on the stack, up to SKIP_LEVELS; deeper levels are only counted, so there a bracket may be closed by
+ *           the other kind: no body of a real client is that deep, and no keyed value is (128 levels).
+ */
+#include "json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+
+#define SKIP_LEVELS 16384u /* 2 KiB of bits */
+
+const char *grid_json_kind_name(enum grid_json_kind kind)
+{
+    switch (kind) {
+    case GRID_JSON_NULL:
+        return "null";
+    case GRID_JSON_FALSE:
+    case GRID_JSON_TRUE:
+        return "a boolean";
+    case GRID_JSON_NUMBER:
+        return "a number";
+    case GRID_JSON_STRING:
+        return "a string";
+    case GRID_JSON_ARRAY:
+        return "an array";
+    case GRID_JSON_OBJECT:
+        return "an object";
+    case GRID_JSON_NOTHING:
+        break;
+    }
+    return "nothing";
+}
+
+void grid_json_init(struct grid_json *json, const struct grid_str *slices, size_t n_slices)
+{
+    *json = (struct grid_json){.fault = GRID_JSON_FINE};
+    grid_cursor_init(&json->cursor, slices, n_slices);
+}
+
+size_t grid_json_offset(const struct grid_json *json)
+{
+    return grid_cursor_offset(&json->cursor);
+}
+
+/* The first fault stays. */
+static bool fail(struct grid_json *json, enum grid_json_fault fault)
+{
+    if (json->fault == GRID_JSON_FINE)
+        json->fault = fault;
+    return false;
+}
+
+static bool fail_lex(struct grid_json *json, enum grid_lex_result result)
+{
+    return result == GRID_LEX_DONE || fail(json, result == GRID_LEX_ENDED ? GRID_JSON_ENDED : GRID_JSON_SYNTAX);
+}
+
+/* Stands at the next byte that is not white space; 0 with a fault at the end. (A raw NUL byte is never legal either.) */
+static char token(struct grid_json *json)
+{
+    struct grid_cursor *cursor = &json->cursor;
+    if (GRID_UNLIKELY(json->fault != GRID_JSON_FINE))
+        return 0;
+    if (GRID_LIKELY(cursor->at < cursor->end && *cursor->at > ' ')) /* most bodies are sent without white space */
+        return *cursor->at;
+    for (;;) {
+        if (!grid_cursor_settle(cursor)) {
+            fail(json, GRID_JSON_ENDED);
+            return 0;
+        }
+        cursor->at = grid_lex_space(cursor->at, cursor->end);
+        if (GRID_LIKELY(cursor->at < cursor->end))
+            return *cursor->at;
+    }
+}
+
+static bool expect(struct grid_json *json, char byte)
+{
+    if (token(json) != byte)
+        return fail(json, GRID_JSON_SYNTAX);
+    json->cursor.at++;
+    return true;
+}
+
+static enum grid_json_kind kind_of(char byte)
+{
+    switch (byte) {
+    case 'n':
+        return GRID_JSON_NULL;
+    case 'f':
+        return GRID_JSON_FALSE;
+    case 't':
+        return GRID_JSON_TRUE;
+    case '"':
+        return GRID_JSON_STRING;
+    case '[':
+        return GRID_JSON_ARRAY;
+    case '{':
+        return GRID_JSON_OBJECT;
+    default:
+        return byte == '-' || (byte >= '0' && byte <= '9') ? GRID_JSON_NUMBER : GRID_JSON_NOTHING;
+    }
+}
+
+enum grid_json_kind grid_json_peek(struct grid_json *json)
+{
+    enum grid_json_kind kind = kind_of(token(json));
+    if (kind == GRID_JSON_NOTHING)
+        fail(json, GRID_JSON_SYNTAX);
+    return kind;
+}
+
+bool grid_json_enter(struct grid_json *json, enum grid_json_kind kind)
+{
+    GRID_ASSERT(kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT);
+    if (grid_json_peek(json) != kind)
+        return false;
+    json->cursor.at++;
+    json->fresh = true;
+    return true;
+}
+
+/* The step between two entries of a container: true when one more is there. */
+static bool entry(struct grid_json *json, char close)
+{
+    char byte = token(json);
+    bool fresh = json->fresh;
+    json->fresh = false;
+    if (byte == close && json->fault == GRID_JSON_FINE) {
+        json->cursor.at++;
+        return false;
+    }
+    if (fresh)
+        return json->fault == GRID_JSON_FINE;
+    if (byte != ',')
+        return fail(json, GRID_JSON_SYNTAX);
+    json->cursor.at++;
+    return true;
+}
+
+bool grid_json_element(struct grid_json *json)
+{
+    return entry(json, ']');
+}
+
+/* The common name: short, ASCII, without escapes, inside one slice. False with nothing done for any other. */
+static bool plain_name(struct grid_json *json, char *room, size_t cap, struct grid_str *out_name)
+{
+    const char *from = json->cursor.at + 1;
+    unsigned char high = 0;
+    const char *stop = grid_lex_plain(from, json->cursor.end, &high);
+    size_t len = (size_t)(stop - from);
+    if (stop == json->cursor.end || *stop != '"' || (high & 0x80) || len > cap)
+        return false;
+    memcpy(room, from, len);
+    *out_name = (struct grid_str){room, len};
+    json->cursor.at = stop + 1;
+    return true;
+}
+
+bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct grid_str *out_name)
+{
+    if (!entry(json, '}'))
+        return false;
+    if (token(json) != '"')
+        return fail(json, GRID_JSON_SYNTAX);
+    struct grid_str name = {NULL, 0};
+    if (!plain_name(json, room, cap, &name))
+        grid_json_text(json, room, cap, &name);
+    if (!expect(json, ':'))
+        return false;
+    *out_name = name;
+    return true;
+}
+
+/* ---- passing values ----------------------------------------------------------------------------------------------- */
+
+static bool pass_string(struct grid_json *json, bool *out_high)
+{
+    json->cursor.at++; /* the opening quote */
+    return fail_lex(json, grid_lex_string(&json->cursor, json->memo, out_high));
+}
+
+static bool pass_number(struct grid_json *json)
+{
+    return fail_lex(json, grid_lex_number(&json->cursor));
+}
+
+static bool pass_word(struct grid_json *json, const char *word)
+{
+    for (; *word; word++) {
+        if (!grid_cursor_settle(&json->cursor))
+            return fail(json, GRID_JSON_ENDED);
+        if (*json->cursor.at != *word)
+            return fail(json, GRID_JSON_SYNTAX);
+        json->cursor.at++;
+    }
+    return true;
+}
+
+/* Anything but an array or object; out_high is set for strings. */
+static bool pass_scalar(struct grid_json *json, enum grid_json_kind kind, bool *out_high)
+{
+    switch (kind) {
+    case GRID_JSON_STRING:
+        return pass_string(json, out_high);
+    case GRID_JSON_NUMBER:
+        return pass_number(json);
+    case GRID_JSON_NULL:
+        return pass_word(json, "null");
+    case GRID_JSON_TRUE:
+        return pass_word(json, "true");
+    case GRID_JSON_FALSE:
+        return pass_word(json, "false");
+    default:
+        return fail(json, GRID_JSON_SYNTAX);
+    }
+}
+
+/* The brackets that are open while a value is skipped. */
+struct nest {
+    size_t depth;
+    uint64_t objects[SKIP_LEVELS / 64]; /* a bit a level: an object */
+};
+
+enum nest_kind { NEST_ARRAY, NEST_OBJECT, NEST_UNKNOWN };
+
+static void nest_push(struct nest *nest, bool object)
+{
+    if (nest->depth < SKIP_LEVELS) {
+        uint64_t bit = (uint64_t)1 << nest->depth % 64;
+        uint64_t *word = &nest->objects[nest->depth / 64];
+        *word = object ? *word | bit : *word & ~bit;
+    }
+    nest->depth++;
+}
+
+static enum nest_kind nest_top(const struct nest *nest)
+{
+    size_t level = nest->depth - 1;
+    if (level >= SKIP_LEVELS)
+        return NEST_UNKNOWN;
+    return nest->objects[level / 64] >> level % 64 & 1 ? NEST_OBJECT : NEST_ARRAY;
+}
+
+static bool pass_name(struct grid_json *json)
+{
+    bool high;
+    if (token(json) != '"')
+        return fail(json, GRID_JSON_SYNTAX);
+    return pass_string(json, &high) && expect(json, ':');
+}
+
+/* Behind an opening bracket, or behind a value: on to the next value, over commas, names and closing brackets. False at
+ * the end of the outermost bracket and on a fault. */
+static bool nest_advance(struct grid_json *json, struct nest *nest, bool opened)
+{
+    for (;; opened = false) {
+        char byte = token(json);
+        enum nest_kind top = nest_top(nest);
+        if ((byte == '}' && top != NEST_ARRAY) || (byte == ']' && top != NEST_OBJECT)) {
+            json->cursor.at++;
+            if (--nest->depth == 0)
+                return false;
+            continue;
+        }
+        if (!opened) {
+            if (byte != ',')
+                return fail(json, GRID_JSON_SYNTAX);
+            json->cursor.at++;
+        }
+        if (top == NEST_OBJECT)
+            return pass_name(json);
+        if (top == NEST_ARRAY || token(json) != '"')
+            return json->fault == GRID_JSON_FINE;
+        bool high; /* too deep to know: a name or an element */
+        if (!pass_string(json, &high))
+            return false;
+        if (token(json) == ':') {
+            json->cursor.at++;
+            return true;
+        }
+    }
+}
+
+static bool pass_nest(struct grid_json *json)
+{
+    struct nest nest;
+    nest.depth = 0;
+    for (;;) {
+        enum grid_json_kind kind = grid_json_peek(json);
+        bool open = kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT;
+        bool high;
+        if (open) {
+            json->cursor.at++;
+            nest_push(&nest, kind == GRID_JSON_OBJECT);
+        } else if (!pass_scalar(json, kind, &high)) {
+            return false;
+        }
+        if (!nest_advance(json, &nest, open))
+            return json->fault == GRID_JSON_FINE;
+    }
+}
+
+static bool pass_value(struct grid_json *json, bool *out_high)
+{
+    enum grid_json_kind kind = grid_json_peek(json);
+    *out_high = true;
+    bool done =
+        kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT ? pass_nest(json) : pass_scalar(json, kind, out_high);
+    json->fresh = false;
+    return done;
+}
+
+bool grid_json_skip(struct grid_json *json)
+{
+    bool high;
+    return pass_value(json, &high);
+}
+
+bool grid_json_finish(struct grid_json *json)
+{
+    if (json->fault != GRID_JSON_FINE)
+        return false;
+    struct grid_cursor *cursor = &json->cursor;
+    while (grid_cursor_settle(cursor)) {
+        cursor->at = grid_lex_space(cursor->at, cursor->end);
+        if (cursor->at < cursor->end)
+            return fail(json, GRID_JSON_SYNTAX);
+    }
+    return true;
+}
+
+/* ---- reading values ----------------------------------------------------------------------------------------------- */
+
+enum grid_json_fault grid_json_text(struct grid_json *json, char *room, size_t cap, struct grid_str *out)
+{
+    struct grid_json_decode decode;
+    struct grid_str run;
+    size_t len = 0;
+    if (!grid_json_decode(json, &decode))
+        return json->fault;
+    while (grid_json_decode_next(&decode, &run)) {
+        if (run.len > cap - len)
+            return GRID_JSON_LONG;
+        memcpy(room + len, run.ptr, run.len);
+        len += run.len;
+    }
+    if (decode.bad)
+        return GRID_JSON_BAD_UTF8;
+    *out = (struct grid_str){room, len};
+    return GRID_JSON_FINE;
+}
+
+enum grid_json_fault grid_json_text_arena(struct grid_json *json, struct grid_arena *arena, size_t limit,
+                                          struct grid_str *out)
+{
+    struct grid_json_decode decode, measure;
+    struct grid_str run;
+    size_t len = 0;
+    if (!grid_json_decode(json, &decode))
+        return json->fault;
+    measure = decode;
+    while (grid_json_decode_next(&measure, &run)) {
+        len += run.len;
+        if (len > limit)
+            return GRID_JSON_LONG;
+    }
+    if (measure.bad)
+        return GRID_JSON_BAD_UTF8;
+    char *text = grid_arena_take(arena, len + 1);
+    if (!text)
+        return GRID_JSON_NO_MEMORY;
+    size_t used = 0;
+    while (grid_json_decode_next(&decode, &run)) {
+        memcpy(text + used, run.ptr, run.len);
+        used += run.len;
+    }
+    text[used] = '\0';
+    *out = (struct grid_str){text, used};
+    return GRID_JSON_FINE;
+}
+
+/* The lexeme of the number that the reader has passed, from `raw`; false when it does not fit. */
+static bool lexeme(struct grid_json_raw raw, char *room, size_t cap)
+{
+    struct grid_str piece;
+    if (raw.bytes > cap)
+        return false;
+    while (grid_json_raw_next(&raw, &piece)) {
+        memcpy(room, piece.ptr, piece.len);
+        room += piece.len;
+    }
+    return true;
+}
+
+enum grid_json_fault grid_json_number(struct grid_json *json, double *out_value, char *room, size_t cap,
+                                      struct grid_str *out_lexeme)
+{
+    char digits[GRID_JSON_NUMBER_BYTES + 1];
+    struct grid_json_raw raw;
+    if (grid_json_peek(json) != GRID_JSON_NUMBER)
+        fail(json, GRID_JSON_SYNTAX);
+    if (!grid_json_raw(json, &raw))
+        return json->fault;
+    if (out_value && !lexeme(raw, digits, GRID_JSON_NUMBER_BYTES))
+        return GRID_JSON_LONG;
+    if (out_lexeme && !lexeme(raw, room, cap))
+        return GRID_JSON_LONG;
+    if (out_value) {
+        digits[raw.bytes] = '\0';
+        *out_value = strtod(digits, NULL);
+    }
+    if (out_lexeme)
+        *out_lexeme = (struct grid_str){room, raw.bytes};
+    return GRID_JSON_FINE;
+}
+
+enum grid_json_fault grid_json_bool(struct grid_json *json, bool *out_value)
+{
+    enum grid_json_kind kind = grid_json_peek(json);
+    if (kind != GRID_JSON_TRUE && kind != GRID_JSON_FALSE)
+        fail(json, GRID_JSON_SYNTAX);
+    if (!grid_json_skip(json))
+        return json->fault;
+    *out_value = kind == GRID_JSON_TRUE;
+    return GRID_JSON_FINE;
+}
+
+/* ---- tokens as sent, strings decoded ------------------------------------------------------------------------------ */
+
+bool grid_json_raw(struct grid_json *json, struct grid_json_raw *out_raw)
+{
+    grid_json_peek(json); /* steps over the white space ahead */
+    struct grid_cursor from = json->cursor;
+    bool high;
+    if (!pass_value(json, &high))
+        return false;
+    size_t bytes = grid_cursor_offset(&json->cursor) - grid_cursor_offset(&from);
+    *out_raw = (struct grid_json_raw){from, bytes, high};
+    return true;
+}
+
+bool grid_json_raw_next(struct grid_json_raw *raw, struct grid_str *out_piece)
+{
+    if (raw->bytes == 0 || !grid_cursor_settle(&raw->from))
+        return false;
+    size_t len = (size_t)(raw->from.end - raw->from.at);
+    if (len > raw->bytes)
+        len = raw->bytes;
+    *out_piece = (struct grid_str){raw->from.at, len};
+    raw->from.at += len;
+    raw->bytes -= len;
+    return true;
+}
+
+bool grid_json_decode(struct grid_json *json, struct grid_json_decode *out_decode)
+{
+    if (grid_json_peek(json) != GRID_JSON_STRING)
+        return fail(json, GRID_JSON_SYNTAX);
+    struct grid_cursor from = json->cursor;
+    from.at++;
+    bool high;
+    if (!pass_string(json, &high))
+        return false;
+    json->fresh = false;
+    *out_decode = (struct grid_json_decode){.at = from, .high = high};
+    return true;
+}
+
+static size_t utf8_encode(uint32_t code, char *room)
+{
+    if (code < 0x80) {
+        room[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        room[0] = (char)(0xC0 | code >> 6);
+        room[1] = (char)(0x80 | (code & 0x3F));
+        return 2;
+    }
+    if (code < 0x10000) {
+        room[0] = (char)(0xE0 | code >> 12);
+        room[1] = (char)(0x80 | (code >> 6 & 0x3F));
+        room[2] = (char)(0x80 | (code & 0x3F));
+        return 3;
+    }
+    room[0] = (char)(0xF0 | code >> 18);
+    room[1] = (char)(0x80 | (code >> 12 & 0x3F));
+    room[2] = (char)(0x80 | (code >> 6 & 0x3F));
+    room[3] = (char)(0x80 | (code & 0x3F));
+    return 4;
+}
+
+/* Decodes the escape whose backslash the cursor stands behind; false for half of a surrogate pair. */
+static bool decode_escape(struct grid_json_decode *decode, struct grid_str *out_run)
+{
+    uint32_t unit, low;
+    if (grid_lex_escape(&decode->at, &unit) != GRID_LEX_DONE)
+        return false;
+    if (unit >= 0xDC00 && unit <= 0xDFFF)
+        return false;
+    if (unit >= 0xD800 && unit <= 0xDBFF) {
+        if (!grid_cursor_settle(&decode->at) || *decode->at.at != '\\')
+            return false;
+        decode->at.at++;
+        if (grid_lex_escape(&decode->at, &low) != GRID_LEX_DONE || low < 0xDC00 || low > 0xDFFF)
+            return false;
+        unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+    }
+    *out_run = (struct grid_str){decode->room, utf8_encode(unit, decode->room)};
+    return true;
+}
+
+bool grid_json_decode_next(struct grid_json_decode *decode, struct grid_str *out_run)
+{
+    if (decode->done || decode->bad || !grid_cursor_settle(&decode->at))
+        return false;
+    const char *from = decode->at.at;
+    unsigned char high = 0;
+    const char *stop = grid_lex_plain(from, decode->at.end, &high);
+    if (stop > from) {
+        size_t len = (size_t)(stop - from);
+        if (decode->high)
+            decode->utf8 = grid_utf8_feed(decode->utf8, from, len);
+        decode->bad = decode->utf8 == GRID_UTF8_BAD || (stop < decode->at.end && decode->utf8 != 0);
+        decode->at.at = stop;
+        *out_run = (struct grid_str){from, len};
+        return !decode->bad;
+    }
+    decode->bad = decode->utf8 != 0; /* a character cut by a quote or an escape */
+    decode->at.at++;
+    if (decode->bad || *stop == '"') {
+        decode->done = true;
+        return false;
+    }
+    decode->bad = !decode_escape(decode, out_run);
+    return !decode->bad;
+}

@@ -1,0 +1,57 @@
+/*
+ * learn.c - the answer side: what the answer's status teaches the index
+ *
+ * The ticket carries everything from the request, so nothing is computed twice. It is settled once, at the answer's
+ * headers; a stream that dies later stays as it was settled (behaviour.md D.2, O.1, O.13).
+ */
+#include "router.h"
+
+/* The TTL in force now: a change applies to every later confirmation, also of requests that were sent before it. */
+static uint64_t ttl_ms_now(struct grid_router *router)
+{
+    struct grid_sites *sites = grid_router_take_sites(router);
+    uint64_t ttl_ms = sites->config->settings.ttl_ms;
+    grid_sites_unref(sites);
+    return ttl_ms;
+}
+
+enum lesson { CONFIRM, DROP, WITHDRAW };
+
+static enum lesson lesson_of(int status, enum grid_answer answer)
+{
+    if (answer == GRID_SITE_FAILED)
+        return DROP;
+    if (answer == GRID_NOT_THE_SITE)
+        return WITHDRAW;
+    if (status >= 200 && status <= 299)
+        return CONFIRM;
+    return status == 429 || (status >= 500 && status <= 599) ? DROP : WITHDRAW;
+}
+
+void grid_learn(struct grid_ticket *t, int status, enum grid_answer answer, uint64_t now_ms,
+                struct grid_learned *out_learned)
+{
+    struct grid_learned learned = {0, 0};
+    if (t->state == GRID_TICKET_ROUTED && t->pended) {
+        uint32_t n = t->decision.blocks;
+        switch (lesson_of(status, answer)) {
+        case CONFIRM:
+            learned.confirmed = grid_index_confirm(t->pended, t->keys, n, now_ms, ttl_ms_now(t->router));
+            break;
+        case DROP:
+            learned.dropped = grid_index_drop(t->pended, t->keys, n);
+            break;
+        case WITHDRAW:
+            grid_index_withdraw(t->pended, t->keys, n);
+            break;
+        }
+    }
+    t->state = GRID_TICKET_SETTLED;
+    if (out_learned)
+        *out_learned = learned;
+}
+
+void grid_failure_reply(struct grid_ticket *t, int status, bool overloaded, struct grid_reply *out_reply)
+{
+    grid_reply_make(grid_reply_kind_of(status, overloaded), t ? t->head.api : GRID_API_NONE, out_reply);
+}

@@ -1,0 +1,83 @@
+/*
+ * lex.h - JSON bytes: a cursor over slices, and the scans that walk it
+ *
+ * Story     A body is a list of slices that is never flattened. A cursor stands at one byte of it; a copy of a cursor is
+ *           a bookmark. Scans start at a cursor and may stop and go on at any byte, so where the slices are cut never
+ *           shows. json.c is built on this, and so is whatever else must find its way in JSON bytes.
+ * Promise   The vector scan and its plain twin stop at the same byte (test_lex.c). Constant memory, no recursion.
+ * Not here  Values, members, decoding (json.h).
+ */
+#ifndef GRID_LEX_H
+#define GRID_LEX_H
+
+#include "str.h"
+
+/* A place in a list of slices. at == end: the current slice is used up (or none was begun). */
+struct grid_cursor {
+    const char *at, *end; /* the rest of the current slice */
+    const struct grid_str *slices;
+    size_t n_slices;
+    size_t next;    /* the slice behind the current one */
+    size_t through; /* bytes of all slices up to the end of the current one */
+};
+
+void grid_cursor_init(struct grid_cursor *cursor, const struct grid_str *slices, size_t n_slices);
+/* Steps over used-up and empty slices; false at the end of all bytes. */
+bool grid_cursor_settle(struct grid_cursor *cursor);
+/* Byte offset of the cursor in the whole text. */
+size_t grid_cursor_offset(const struct grid_cursor *cursor);
+
+/* The first byte in [at, end) that ends a plain run in a JSON string: a quote, a backslash or a byte under 0x20; else
+ * end. Ors into *high every byte passed, so that bit 7 tells whether one was not ASCII. */
+const char *grid_lex_plain(const char *at, const char *end, unsigned char *high);
+const char *grid_lex_plain_twin(const char *at, const char *end, unsigned char *high); /* byte by byte */
+
+/* The first byte in [at, end) that is not JSON white space; else end. */
+const char *grid_lex_space(const char *at, const char *end);
+
+/* Where long strings that were passed once end, so that a second and third look jump. A cache: forgetting costs time
+ * only. Zero it before use; belongs to one list of slices. */
+#define GRID_LEX_MEMO_SLOTS 128u
+struct grid_lex_memo {
+    struct grid_lex_note {
+        size_t start;              /* offset of the byte behind the opening quote; 0 in an unused note */
+        struct grid_cursor behind; /* behind the closing quote */
+        bool high;
+    } notes[GRID_LEX_MEMO_SLOTS];
+};
+
+enum grid_lex_result { GRID_LEX_DONE, GRID_LEX_BAD, GRID_LEX_ENDED };
+
+/* Passes a string whose opening quote the cursor stands behind, up to behind its closing quote; escapes are checked for
+ * form, UTF-8 is not. On BAD and ENDED the cursor is where it went wrong. memo may be NULL. *out_high tells whether some
+ * byte is not ASCII. */
+enum grid_lex_result grid_lex_string(struct grid_cursor *cursor, struct grid_lex_memo *memo, bool *out_high);
+
+/* Passes the rest of an escape whose backslash the cursor stands behind. *out_unit is the UTF-16 unit it spells. */
+enum grid_lex_result grid_lex_escape(struct grid_cursor *cursor, uint32_t *out_unit);
+
+/* A number's automaton, byte by byte, begun with GRID_LEX_NUMBER_START. STOP: the byte does not belong to it. */
+enum grid_lex_number {
+    GRID_LEX_NUMBER_START,
+    GRID_LEX_NUMBER_MINUS,
+    GRID_LEX_NUMBER_ZERO,
+    GRID_LEX_NUMBER_INT,
+    GRID_LEX_NUMBER_DOT,
+    GRID_LEX_NUMBER_FRACTION,
+    GRID_LEX_NUMBER_E,
+    GRID_LEX_NUMBER_SIGN,
+    GRID_LEX_NUMBER_EXPONENT,
+    GRID_LEX_NUMBER_STOP,
+};
+enum grid_lex_number grid_lex_number_step(enum grid_lex_number state, char byte);
+bool grid_lex_number_whole(enum grid_lex_number state); /* may the number end after this state? */
+
+/* Passes a number that the cursor stands before. A number cut by the end of all bytes may be whole. */
+enum grid_lex_result grid_lex_number(struct grid_cursor *cursor);
+
+/* UTF-8, resumable: state 0 is "between characters"; GRID_UTF8_BAD stays. Overlong forms, surrogates and values over
+ * U+10FFFF are bad. */
+#define GRID_UTF8_BAD UINT32_MAX
+uint32_t grid_utf8_feed(uint32_t state, const char *bytes, size_t len);
+
+#endif

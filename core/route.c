@@ -1,0 +1,381 @@
+/*
+ * route.c - the request side, as one story
+ *
+ *     head      which API, which model, is the body worth reading            grid_ticket_new
+ *     body      prompt -> keys                                               grid_ticket_body
+ *     decision  answer here? else candidates -> choice by load, or by match  grid_route
+ *               -> the keys are marked at the chosen cluster
+ *
+ * Each step takes what the one before it made; none calls back. What cannot be read is a reason, never an error.
+ */
+#include "check.h"
+#include "router.h"
+
+/* ---- head ----------------------------------------------------------------------------------------------------- */
+
+/* Copies what the head's views point to: the caller's headers do not outlive its call. */
+static bool keep_text(struct grid_ticket *t)
+{
+    struct grid_str model = t->head.model, entry = t->head.entry;
+    if (model.len + entry.len == 0)
+        return true;
+    char *copy = grid_take(t->router->alloc, model.len + entry.len);
+    if (!copy)
+        return false;
+    if (model.len)
+        memcpy(copy, model.ptr, model.len);
+    if (entry.len)
+        memcpy(copy + model.len, entry.ptr, entry.len);
+    t->text = (struct grid_str){copy, model.len + entry.len};
+    t->head.model = (struct grid_str){copy, model.len};
+    t->head.entry = (struct grid_str){copy + model.len, entry.len};
+    return true;
+}
+
+static bool affinity_has_a_say(const struct grid_ticket *t)
+{
+    const struct grid_model *model = grid_sites_model(t->sites, t->head.model);
+    return t->sites->config->settings.enabled && model && model->admitted >= 2;
+}
+
+/* The body is held unless no byte of it can matter (behaviour.md O.18, O.42). */
+static enum grid_want want_of(const struct grid_ticket *t, const struct grid_head *head)
+{
+    const struct grid_head_view *view = &t->head;
+    if (head->no_body || head->upgrade || view->options || view->models || view->model_entry || view->ambiguous)
+        return GRID_WANT_NOTHING;
+    if (!view->can_be_json || view->coded)
+        return GRID_WANT_NOTHING;
+    if (view->responses_create || !view->has_model)
+        return GRID_WANT_BODY;
+    return view->post && view->api != GRID_API_NONE && affinity_has_a_say(t) ? GRID_WANT_BODY : GRID_WANT_NOTHING;
+}
+
+enum grid_status grid_ticket_new(struct grid_router *router, const struct grid_head *head,
+                                 struct grid_ticket **out_ticket)
+{
+    struct grid_ticket *t = router->alloc->take(router->alloc->ctx, sizeof *t);
+    if (!t)
+        return GRID_E_NO_MEMORY;
+    memset(t, 0, offsetof(struct grid_ticket, keys)); /* keys are written before they are read */
+    t->router = router;
+    t->sites = grid_router_take_sites(router);
+    t->reply_text = (struct grid_buf){.limit = 1u << 20, .alloc = router->alloc};
+    t->upgrade = head->upgrade;
+    grid_head_read(head, grid_str_of(t->sites->config->settings.model_header), &t->head);
+    if (!keep_text(t)) {
+        grid_ticket_free(t);
+        return GRID_E_NO_MEMORY;
+    }
+    t->want = want_of(t, head);
+    t->keyed.reason = GRID_REASON_EMPTY;
+    *out_ticket = t;
+    return GRID_OK;
+}
+
+void grid_ticket_free(struct grid_ticket *t)
+{
+    if (!t)
+        return;
+    const struct grid_alloc *alloc = t->router->alloc;
+    grid_buf_done(&t->reply_text);
+    grid_give(alloc, t->candidates);
+    grid_give(alloc, (void *)(uintptr_t)t->text.ptr);
+    grid_sites_unref(t->sites);
+    grid_give(alloc, t);
+}
+
+enum grid_want grid_ticket_want(const struct grid_ticket *t)
+{
+    return t->want;
+}
+
+uint64_t grid_ticket_max_body(const struct grid_ticket *t)
+{
+    return t->sites->config->max_body_bytes;
+}
+
+/* ---- body ----------------------------------------------------------------------------------------------------- */
+
+void grid_ticket_body(struct grid_ticket *t, const struct grid_str *slices, size_t n_slices, bool cut)
+{
+    GRID_ASSERT(t->state == GRID_TICKET_NEW);
+    bool keyed = t->head.api != GRID_API_NONE && t->head.post && t->sites->config->settings.enabled && !cut;
+    t->has_body = true;
+    t->body_cut = cut;
+    if (t->head.coded) {
+        t->keyed.reason = GRID_REASON_NOT_JSON;
+        return;
+    }
+    struct grid_str header_model = t->head.has_model ? t->head.model : (struct grid_str){NULL, 0};
+    grid_keys_make(&t->router->seed, t->head.api, slices, n_slices, cut, keyed, header_model, t->keys, &t->keyed);
+}
+
+static struct grid_str model_of(const struct grid_ticket *t)
+{
+    if (t->head.has_model)
+        return t->head.model;
+    if (t->keyed.has_model)
+        return (struct grid_str){t->keyed.model, t->keyed.model_len};
+    return (struct grid_str){NULL, 0};
+}
+
+/* Why there are no keys, the plainest reason first. */
+static enum grid_reason reason_of(const struct grid_ticket *t)
+{
+    if (t->head.api == GRID_API_NONE)
+        return GRID_REASON_NOT_A_PROMPT_PATH;
+    if (!t->head.post)
+        return GRID_REASON_METHOD;
+    if (!t->sites->config->settings.enabled)
+        return GRID_REASON_DISABLED;
+    if (t->body_cut)
+        return GRID_REASON_BODY_TOO_LARGE;
+    return t->keyed.reason;
+}
+
+/* ---- decision ------------------------------------------------------------------------------------------------- */
+
+static void put_model_entry(struct grid_buf *out, struct grid_str name)
+{
+    grid_buf_puts(out, "{\"id\":");
+    grid_buf_json(out, name);
+    grid_buf_puts(out, ",\"object\":\"model\",\"created\":0,\"owned_by\":\"grid\"}");
+}
+
+/* One of the grid's models by its name as sent, then with %2F read as a slash (behaviour.md O.40, O.54). */
+static const struct grid_model *find_entry(struct grid_ticket *t)
+{
+    const struct grid_model *model = grid_sites_model(t->sites, t->head.entry);
+    char name[GRID_MAX_NAME_BYTES];
+    size_t n = 0;
+    for (size_t i = 0; !model && i < t->head.entry.len; i++) {
+        struct grid_str left = {t->head.entry.ptr + i, t->head.entry.len - i};
+        if (n == sizeof name)
+            return NULL;
+        bool slash = grid_str_starts(left, GRID_LIT("%2F")) || grid_str_starts(left, GRID_LIT("%2f"));
+        name[n++] = slash ? '/' : left.ptr[0];
+        i += slash ? 2 : 0;
+    }
+    return model ? model : grid_sites_model(t->sites, (struct grid_str){name, n});
+}
+
+static void answer_models(struct grid_ticket *t)
+{
+    const struct grid_model *entry = t->head.model_entry ? find_entry(t) : NULL;
+    if (t->head.model_entry && !entry) {
+        grid_reply_make(GRID_REPLY_MODEL_NOT_FOUND, t->head.api, &t->decision.reply);
+        return;
+    }
+    struct grid_buf *out = &t->reply_text;
+    if (entry) {
+        put_model_entry(out, entry->name);
+    } else {
+        grid_buf_puts(out, "{\"object\":\"list\",\"data\":[");
+        for (size_t i = 0; i < t->sites->n_models; i++) {
+            grid_buf_puts(out, i ? "," : "");
+            put_model_entry(out, t->sites->models[i].name);
+        }
+        grid_buf_puts(out, "]}");
+    }
+    if (out->failed)
+        grid_reply_make(GRID_REPLY_INTERNAL, t->head.api, &t->decision.reply);
+    else
+        grid_reply_json((struct grid_str){out->ptr, out->len}, &t->decision.reply);
+}
+
+/* What the gateway refuses before it looks for a site; GRID_N_REPLIES when there is nothing to refuse. */
+static enum grid_reply_kind refusal_of(const struct grid_ticket *t, struct grid_str model)
+{
+    const struct grid_head_view *head = &t->head;
+    if (t->upgrade)
+        return head->api == GRID_API_RESPONSES ? GRID_REPLY_UPGRADE_RESPONSES : GRID_REPLY_UPGRADE;
+    if (head->options)
+        return GRID_REPLY_METHOD_NOT_ALLOWED;
+    if (head->ambiguous)
+        return GRID_REPLY_MODEL_AMBIGUOUS;
+    if (head->responses_create && head->coded) /* an id in it could not be honoured (O.49) */
+        return GRID_REPLY_UNSUPPORTED_CODING;
+    if (t->body_cut && (head->responses_create || !model.ptr)) /* O.18 */
+        return GRID_REPLY_BODY_TOO_LARGE;
+    return model.ptr ? GRID_N_REPLIES : GRID_REPLY_MODEL_REQUIRED;
+}
+
+static void refuse(struct grid_ticket *t, enum grid_reply_kind kind, enum grid_verdict verdict, bool counted)
+{
+    grid_reply_make(kind, t->head.api, &t->decision.reply);
+    if (counted)
+        grid_stats_add(&t->router->stats.refusals[verdict]);
+}
+
+/* True when the request ends here. */
+static bool answer_here(struct grid_ticket *t, struct grid_str model, bool counted)
+{
+    if (!t->upgrade && (t->head.models || t->head.model_entry)) {
+        answer_models(t);
+        return true;
+    }
+    enum grid_reply_kind kind = refusal_of(t, model);
+    if (kind == GRID_N_REPLIES)
+        return false;
+    refuse(t, kind, GRID_VERDICT_BAD_REQUEST, counted);
+    return true;
+}
+
+struct grid_candidate *grid_ticket_candidates(struct grid_ticket *t, size_t *out_n)
+{
+    struct grid_str name = model_of(t);
+    const struct grid_model *model = name.ptr && !t->candidates ? grid_sites_model(t->sites, name) : NULL;
+    if (model) {
+        t->candidates = grid_take(t->router->alloc, model->n * sizeof *t->candidates);
+        t->n_candidates = t->candidates ? model->n : 0;
+        t->first_site = model->first;
+        for (size_t i = 0; i < t->n_candidates; i++) {
+            const struct grid_site *site = &t->sites->sites[model->first + i];
+            t->candidates[i] = (struct grid_candidate){.site = site->candidate->site,
+                                                       .cluster = site->candidate->cluster,
+                                                       .admitted = site->candidate->admitted,
+                                                       .depth = site->depth};
+        }
+    }
+    *out_n = t->n_candidates;
+    return t->candidates;
+}
+
+/* The next draw of this replica, uniform in [0, 1): a counter, mixed (splitmix64). */
+static double draw(struct grid_router *router)
+{
+    uint64_t n = atomic_fetch_add_explicit(&router->dice, 1, memory_order_relaxed) + 1;
+    uint64_t x = router->dice_seed + n * 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    x ^= x >> 31;
+    return (double)(x >> 11) * 0x1p-53;
+}
+
+static void match(struct grid_ticket *t, const struct grid_select *in, uint64_t now_ms)
+{
+    for (size_t i = 0; i < t->n_candidates; i++)
+        if (grid_select_usable(in, &t->candidates[i]))
+            t->candidates[i].run =
+                grid_index_match(t->sites->sites[t->first_site + i].table, t->keys, t->keyed.n, now_ms);
+}
+
+static void choose(struct grid_ticket *t, bool peek, uint64_t now_ms, struct grid_choice *out_choice)
+{
+    const struct grid_settings *settings = &t->sites->config->settings;
+    struct grid_select in = {.candidates = t->candidates,
+                             .n = t->n_candidates,
+                             .blocks = t->decision.blocks,
+                             .enabled = settings->enabled,
+                             .threshold = settings->threshold,
+                             .prefill_tokens_per_second = settings->prefill_tokens_per_second,
+                             .queued_request_seconds = settings->queued_request_seconds};
+    if (grid_select_by_load(&in, out_choice))
+        return;
+    in.explore = !peek && draw(t->router) < settings->exploration;
+    if (in.explore && grid_select_by_load(&in, out_choice))
+        return;
+    match(t, &in, now_ms);
+    grid_select_by_match(&in, out_choice);
+}
+
+/* Sends the request to `site`, and marks its keys there. */
+static void go(struct grid_ticket *t, const struct grid_site *site, enum grid_verdict verdict, bool peek,
+               uint64_t now_ms)
+{
+    struct grid_decision *d = &t->decision;
+    d->action = GRID_FORWARD;
+    d->site = site->candidate->site;
+    d->cluster = site->candidate->cluster;
+    if (peek)
+        return;
+    grid_stats_add(&site->candidate->pair->decisions[verdict]);
+    if (d->outcome != GRID_OUTCOME_UNCOUNTED)
+        grid_stats_add(&t->router->stats.outcomes[d->outcome]);
+    if (d->reason != GRID_REASON_NONE)
+        grid_stats_add(&t->router->stats.unkeyed[d->reason]);
+    if (d->blocks == 0)
+        return;
+    grid_index_pend(site->table, t->keys, d->blocks, now_ms);
+    t->pended = site->table;
+}
+
+/* A candidate that names the cluster, of this model if there is one. */
+static const struct grid_site *find_forced(const struct grid_ticket *t, struct grid_str cluster)
+{
+    const struct grid_site *found = NULL;
+    struct grid_str model = model_of(t);
+    for (size_t i = 0; i < t->sites->n_sites; i++) {
+        const struct grid_site *site = &t->sites->sites[i];
+        if (!grid_str_eq(site->candidate->cluster, cluster))
+            continue;
+        if (grid_str_eq(site->candidate->model, model))
+            return site;
+        found = site;
+    }
+    return found;
+}
+
+static void decide(struct grid_ticket *t, const struct grid_route_options *options, uint64_t now_ms)
+{
+    struct grid_decision *d = &t->decision;
+    bool peek = options && options->peek;
+    *d = (struct grid_decision){.action = GRID_REPLY,
+                                .api = t->head.api,
+                                .model = model_of(t),
+                                .outcome = GRID_OUTCOME_UNCOUNTED,
+                                .reason = reason_of(t),
+                                .worth = __builtin_nan(""),
+                                .best_sticky = __builtin_nan(""),
+                                .best_other = __builtin_nan("")};
+    d->blocks = d->reason == GRID_REASON_NONE ? t->keyed.n : 0;
+
+    size_t n = 0;
+    (void)grid_ticket_candidates(t, &n);
+    const struct grid_site *forced = options && options->forced.ptr ? find_forced(t, options->forced) : NULL;
+    if (forced) {
+        go(t, forced, GRID_VERDICT_ROUTED, peek, now_ms);
+        return;
+    }
+    if (answer_here(t, d->model, !peek))
+        return;
+    if (n == 0) {
+        refuse(t, t->sites->n_sites ? GRID_REPLY_MODEL_NOT_FOUND : GRID_REPLY_NO_ROUTE, GRID_VERDICT_NO_ROUTE, !peek);
+        return;
+    }
+    struct grid_choice choice;
+    choose(t, peek, now_ms, &choice);
+    if (!choice.taken) {
+        refuse(t, GRID_REPLY_NO_HEALTHY_SITE, GRID_VERDICT_NOT_READY, !peek);
+        return;
+    }
+    d->outcome = choice.outcome;
+    d->run = choice.run;
+    d->worth = choice.worth;
+    d->best_sticky = choice.best_sticky;
+    d->best_other = choice.best_other;
+    go(t, &t->sites->sites[t->first_site + (size_t)(choice.taken - t->candidates)],
+       choice.unhealthy ? GRID_VERDICT_FALLBACK : GRID_VERDICT_ROUTED, peek, now_ms);
+}
+
+void grid_route(struct grid_ticket *t, const struct grid_route_options *options, uint64_t now_ms,
+                struct grid_decision *out_decision)
+{
+    if (t->state == GRID_TICKET_NEW) {
+        decide(t, options, now_ms);
+        t->state = GRID_TICKET_ROUTED;
+    }
+    *out_decision = t->decision;
+}
+
+const struct grid_decision *grid_ticket_decision(const struct grid_ticket *t)
+{
+    return &t->decision;
+}
+
+const uint64_t *grid_ticket_keys(const struct grid_ticket *t, size_t *out_n)
+{
+    *out_n = reason_of(t) == GRID_REASON_NONE ? t->keyed.n : 0;
+    return t->keys;
+}

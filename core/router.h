@@ -1,0 +1,81 @@
+/*
+ * router.h - the handle, and a request's ticket
+ *
+ * Story     One router a process. Configuration and signals change it (router.c); requests read it (route.c, learn.c).
+ * Guards    `change`: one load, signal or refresh at a time; requests never take it. `now`: the pointer to the snapshot,
+ *           held for a pointer copy and a count. Order: change, then now, or a table's lock; requests hold one lock at a
+ *           time.
+ * Not here  the steps of a request (route.c), of an answer (learn.c).
+ */
+#ifndef GRID_ROUTER_H
+#define GRID_ROUTER_H
+
+#include <pthread.h>
+
+#include "hash.h"
+#include "head.h"
+#include "keys.h"
+#include "reply.h"
+#include "select.h"
+#include "sites.h"
+#include "window.h"
+
+/* A cluster that a candidate names, from the load that brought it to the load that leaves it out. */
+struct grid_cluster {
+    struct grid_cluster *next;
+    struct grid_table *table;
+    struct grid_window window;
+    bool named; /* by the config that is being put in force */
+    size_t name_len;
+    char name[GRID_MAX_NAME_BYTES];
+};
+
+struct grid_router {
+    const struct grid_alloc *alloc;
+    struct grid_hash_seed seed;
+    uint64_t dice_seed;
+    atomic_ullong dice; /* draws made */
+    struct grid_stats stats;
+
+    pthread_mutex_t change;
+    /* guarded by change */
+    struct grid_config *config;
+    struct grid_cluster *clusters;
+
+    pthread_mutex_t now;
+    /* guarded by now */
+    struct grid_sites *sites;
+};
+
+/* The snapshot now in force, with a reference for the caller. */
+struct grid_sites *grid_router_take_sites(struct grid_router *router);
+
+enum grid_ticket_state { GRID_TICKET_NEW, GRID_TICKET_ROUTED, GRID_TICKET_SETTLED };
+
+struct grid_ticket {
+    struct grid_router *router;
+    struct grid_sites *sites;
+    enum grid_ticket_state state;
+    enum grid_want want;
+
+    /* the head; `head.model` and `head.entry` are views into text below */
+    struct grid_head_view head;
+    bool upgrade;
+    struct grid_str text; /* copies of what the head's views pointed to */
+
+    /* the body */
+    bool has_body, body_cut;
+    struct grid_keyed keyed;
+
+    /* the decision */
+    struct grid_candidate *candidates;
+    size_t n_candidates;
+    size_t first_site; /* candidates[i] stands for sites->sites[first_site + i] */
+    struct grid_decision decision;
+    struct grid_table *pended; /* where the keys were marked; borrowed from sites */
+    struct grid_buf reply_text;
+
+    uint64_t keys[GRID_MAX_KEYS];
+};
+
+#endif

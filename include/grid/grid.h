@@ -1,0 +1,439 @@
+/*
+ * grid.h - the only public header of the core
+ *
+ * Story     A host (the Envoy module, the command, a test) makes one router, loads two configurations into it, feeds
+ *           it queue depths, and asks it about each request: grid_ticket_new at the head, grid_ticket_body when the
+ *           body is complete, grid_route for the decision, grid_learn when the answer's headers arrive.
+ * Promise   The core reads no file, clock, environment or random source and writes no log: all of it comes in as
+ *           arguments. It never blocks beyond a short mutex and never calls the host back, save its allocator.
+ *           Trouble with a body is never an error: it is a reason, and the request goes on by load.
+ * Threads   A router may be used from any number of threads at once. A ticket belongs to one thread at a time.
+ * Text      Every grid_str is a view. What a ticket returns lives as long as the ticket; what a caller passes in is
+ *           not kept after the call returns unless the comment says so.
+ * Not here  Envoy (envoy/), YAML and files (cli/).
+ */
+#ifndef GRID_GRID_H
+#define GRID_GRID_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GRID_MUST_USE __attribute__((warn_unused_result))
+
+/* Constants that no setting changes (behaviour.md P). */
+#define GRID_BLOCK_BYTES 256u
+#define GRID_MAX_KEYS 512u
+#define GRID_MIN_RUN 4u        /* a run under this never counts */
+#define GRID_FLOOR_RUN 32u     /* a run of this is always long enough */
+#define GRID_TOKENS_A_BLOCK 64 /* 256 bytes at 4 bytes a token */
+#define GRID_MAX_CANDIDATES 1024u
+#define GRID_MAX_NAME_BYTES 256u
+#define GRID_MAX_CAPACITY (1u << 26) /* entries a cluster: 2 GiB of table */
+#define GRID_DEFAULT_MAX_BODY_BYTES (64ull << 20)
+
+/* ---- text ---------------------------------------------------------------------------------------------------- */
+
+/* Bytes with a length; a view, never NUL-terminated by promise. {NULL, 0} means absent where absence is told apart. */
+struct grid_str {
+    const char *ptr;
+    size_t len;
+};
+
+/* One HTTP header; lower-case name. Two views side by side, which is also how Envoy hands them over. */
+struct grid_header {
+    struct grid_str name;
+    struct grid_str value;
+};
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+/* Where all memory of the core comes from. NULL in place of a struct grid_alloc means malloc, realloc and free. */
+struct grid_alloc {
+    void *(*take)(void *ctx, size_t size);
+    void *(*resize)(void *ctx, void *ptr, size_t size); /* ptr may be NULL */
+    void (*give)(void *ctx, void *ptr);                 /* ptr may be NULL */
+    void *ctx;
+};
+
+/* Growable text with a ceiling given at birth. Start from {.limit = N, .alloc = A}; give back with grid_buf_done. */
+struct grid_buf {
+    char *ptr;
+    size_t len, cap, limit;
+    const struct grid_alloc *alloc;
+    bool failed; /* no memory or over the limit: what is in ptr is a head of the text */
+};
+void grid_buf_put(struct grid_buf *buf, const void *bytes, size_t len);
+void grid_buf_puts(struct grid_buf *buf, const char *text);
+void grid_buf_printf(struct grid_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void grid_buf_json(struct grid_buf *buf, struct grid_str text); /* as a JSON string with quotes; bad UTF-8 as U+FFFD */
+void grid_buf_done(struct grid_buf *buf);
+
+/* ---- errors of settings -------------------------------------------------------------------------------------- */
+
+enum grid_status {
+    GRID_OK = 0,
+    GRID_E_NO_MEMORY, /* the allocator gave nothing, or a ceiling was met */
+    GRID_E_SYNTAX,    /* not JSON */
+    GRID_E_FIELD,     /* a field is unknown, missing, of the wrong type or out of range */
+    GRID_E_CONFLICT,  /* fields that are right apart and wrong together */
+};
+const char *grid_status_name(enum grid_status status);
+
+/* One refusal. `field` is a dotted path: "prefix_affinity.threshold", "candidates[3].site"; "" for the whole text. */
+struct grid_err {
+    enum grid_status code;
+    size_t offset; /* byte offset into the text that was given, of the value at fault */
+    char field[128];
+    char message[256]; /* names the value and the accepted range */
+};
+
+/* All refusals of one text, in its order, the first GRID_MAX_ERRORS kept. Zero it before the call. */
+#define GRID_MAX_ERRORS 32u
+struct grid_errors {
+    size_t count;
+    struct grid_err items[GRID_MAX_ERRORS];
+};
+
+/* ---- settings and serving config ----------------------------------------------------------------------------- */
+
+/* The `grid_site_route` block (behaviour.md J.1, design.md 7). */
+struct grid_settings {
+    char model_header[GRID_MAX_NAME_BYTES + 1]; /* lower case; "x-model" */
+    bool enabled;
+    double threshold, exploration, prefill_tokens_per_second, queued_request_seconds;
+    uint64_t capacity; /* entries a cluster */
+    uint64_t ttl_ms;
+    size_t n_tag_key_paths;
+    char tag_key_paths[8][1024];
+};
+
+/* `words` says that the text came from YAML: a number, true or false where text is wanted is taken as its text. */
+enum grid_status grid_settings_parse(struct grid_str json, bool words, struct grid_settings *out_settings,
+                                     struct grid_errors *errors) GRID_MUST_USE;
+void grid_settings_defaults(struct grid_settings *out_settings);
+
+enum grid_admission { GRID_NEW_AND_EXISTING, GRID_EXISTING_ONLY, GRID_NO_ADMISSION };
+enum grid_kind { GRID_INFERENCE_MODEL, GRID_MCP_TOOL };
+
+struct grid_serving_candidate {
+    enum grid_kind kind;
+    enum grid_admission admission;
+    struct grid_str name, site, cluster;
+};
+
+struct grid_serving_tls { /* all empty: plain text */
+    bool on;
+    struct grid_str ca_path, cert_path, key_path, server_name;
+};
+
+/* How the depths of one cluster are read (behaviour.md O.23). */
+struct grid_serving_signals {
+    bool off;                       /* `signals: null` or `signals: false`: never polled, always unmeasured */
+    struct grid_str path;           /* "/metrics" */
+    struct grid_str metric;         /* empty: the first of the known names */
+    uint64_t interval_ms;           /* 2000 */
+    uint64_t timeout_ms;            /* 2000 */
+    double divisor;                 /* 1 */
+    bool sum;                       /* several series: sum, not average */
+};
+
+struct grid_serving_health { /* Envoy active health checks; path empty: none */
+    struct grid_str path;
+    uint64_t interval_ms, timeout_ms;
+};
+
+struct grid_serving_cluster {
+    struct grid_str name;
+    const struct grid_str *endpoints; /* "host:port" */
+    size_t n_endpoints;
+    struct grid_serving_tls tls;
+    struct grid_serving_signals signals;
+    struct grid_serving_health health;
+};
+
+struct grid_serving_peer { /* the reference operator's form */
+    struct grid_str site, addr, server_name, authority, path, grid_ca_path, client_cert_path, client_key_path;
+    uint64_t interval_ms, connect_timeout_ms, request_timeout_ms;
+};
+
+/* The serving config (behaviour.md J.2, O.56, design.md 7), parsed. One block of memory; views point into it. */
+struct grid_serving {
+    struct grid_str local_site;
+    uint64_t window_ms, load_window_ms;
+    const struct grid_serving_candidate *candidates;
+    size_t n_candidates;
+    bool has_clusters; /* our form */
+    const struct grid_serving_cluster *clusters;
+    size_t n_clusters;
+    const struct grid_serving_peer *peers;
+    size_t n_peers;
+    const struct grid_alloc *alloc; /* owner's business */
+    void *memory;
+};
+
+/* Parses and validates. On success the caller owns *out_serving: grid_serving_free. NULL is accepted there. */
+enum grid_status grid_serving_parse(struct grid_str json, bool words, const struct grid_alloc *alloc,
+                                    struct grid_serving **out_serving, struct grid_errors *errors) GRID_MUST_USE;
+void grid_serving_free(struct grid_serving *serving);
+
+/* ---- the router ---------------------------------------------------------------------------------------------- */
+
+struct grid_router;
+
+struct grid_options {
+    const struct grid_alloc *alloc; /* kept; NULL: malloc */
+    uint64_t hash_seed;             /* seeds the block hash; random in a gateway, fixed in replay */
+    uint64_t dice_seed;             /* starts the exploration draw */
+};
+
+enum grid_status grid_router_new(const struct grid_options *options, struct grid_router **out_router) GRID_MUST_USE;
+void grid_router_free(struct grid_router *router); /* NULL is fine; no ticket may be alive */
+
+/* What to change; absent parts ({NULL,0}, 0) keep their present value. Texts are JSON. */
+struct grid_load {
+    struct grid_str plugin;
+    struct grid_str serving;
+    bool words; /* the texts came from YAML */
+    uint64_t max_body_bytes;
+};
+
+/* Validates all of it, then swaps it in as one step; on failure the old configuration stays in force and *errors says
+ * why (its items' `field` starts with nothing: which text is at fault is told by *out_text: 1 plugin, 2 serving).
+ * Any thread, one at a time inside. Resizes LRUs, forgets clusters that no candidate names (behaviour.md D.3, M). */
+enum grid_status grid_router_load(struct grid_router *router, const struct grid_load *load, uint64_t now_ms,
+                                  struct grid_errors *errors, int *out_text) GRID_MUST_USE;
+
+/* One queue depth of a cluster, stamped. Ignored when not finite, below 0, not newer than the newest held, or when no
+ * candidate names the cluster. True when it was kept. The order of candidates changes at the next refresh. */
+bool grid_signal(struct grid_router *router, struct grid_str cluster, double depth, uint64_t stamp_ms,
+                 uint64_t now_ms);
+
+/* Re-orders the candidates by their windowed worst depth at now_ms (behaviour.md E.1, I.3). The host calls it after
+ * signals came in and at least once a second; a request never sorts. */
+enum grid_status grid_router_refresh(struct grid_router *router, uint64_t now_ms) GRID_MUST_USE;
+
+/* Drops all entries of a cluster: its engine restarted (behaviour.md O.48). */
+void grid_router_forget_cluster(struct grid_router *router, struct grid_str cluster);
+
+/* ---- one request --------------------------------------------------------------------------------------------- */
+
+enum grid_api { GRID_API_NONE, GRID_API_CHAT, GRID_API_COMPLETIONS, GRID_API_MESSAGES, GRID_API_RESPONSES };
+const char *grid_api_name(enum grid_api api); /* "none", "chat", "completions", "messages", "responses" */
+
+/* Why a request has no keys (replay.md). One table: enum, name. */
+#define GRID_REASONS(X)                                                                                              \
+    X(NONE, "none")                         /* it has keys */                                                        \
+    X(NOT_JSON, "not_json")                 /* syntax, a byte-order mark, text behind the value */                   \
+    X(EMPTY, "empty")                       /* no body */                                                            \
+    X(NOT_OBJECT, "not_object")             /* the top level is no object */                                         \
+    X(MISSING_FIELD, "missing_field")       /* a required field is absent or null */                                 \
+    X(BAD_TYPE, "bad_type")                 /* a field of the wrong type */                                          \
+    X(BAD_UTF8, "bad_utf8")                 /* invalid UTF-8, or a lone surrogate in a decoded field */              \
+    X(DUPLICATE_FIELD, "duplicate_field")   /* a field that is read, given twice */                                  \
+    X(UNKNOWN_PART, "unknown_part")         /* a part, item, block or tool call of unknown type */                   \
+    X(TOO_DEEP, "too_deep")                 /* over 128 levels in a canonical value */                               \
+    X(TOKEN_ARRAY, "token_array")           /* a prompt of token ids */                                              \
+    X(MANY_PROMPTS, "many_prompts")         /* a list of no or several prompts */                                    \
+    X(PROMPT_TEMPLATE, "prompt_template")   /* a stored prompt whose text is unknown here */                         \
+    X(STORED_STATE, "stored_state")         /* names a stored response or conversation */                            \
+    X(TOO_SHORT, "too_short")               /* fills no block */                                                     \
+    X(NOT_A_PROMPT_PATH, "not_a_prompt_path") /* the path carries no prompt */                                       \
+    X(METHOD, "method")                     /* not POST */                                                           \
+    X(DISABLED, "disabled")                 /* affinity is off */                                                    \
+    X(BODY_TOO_LARGE, "body_too_large")     /* over max_body_bytes */                                                \
+    X(NO_MODEL, "no_model")                 /* no model to key under */
+enum grid_reason {
+#define GRID_REASON_ENUM(id, name) GRID_REASON_##id,
+    GRID_REASONS(GRID_REASON_ENUM)
+#undef GRID_REASON_ENUM
+        GRID_N_REASONS
+};
+const char *grid_reason_name(enum grid_reason reason);
+
+/* What became of a request in the affinity metric (behaviour.md K). One table: enum, metric label, words. */
+#define GRID_OUTCOMES(X)                                                                                             \
+    X(STICKY, "sticky", "went to the least queued site that holds its longest run")                                  \
+    X(NO_MATCH, "no_match", "no admitted site holds enough of it; the least queued site was taken")                  \
+    X(LOAD_OVERRIDE, "load_override", "the holder's queue is deeper than the match is worth")                        \
+    X(EXPLORATION, "exploration", "drawn to go by load, so that a second site learns the prompt")                    \
+    X(NOT_APPLICABLE, "not_applicable", "it has no keys; it went by load")
+enum grid_outcome {
+#define GRID_OUTCOME_ENUM(id, name, words) GRID_OUTCOME_##id,
+    GRID_OUTCOMES(GRID_OUTCOME_ENUM)
+#undef GRID_OUTCOME_ENUM
+        GRID_N_OUTCOMES,
+    GRID_OUTCOME_UNCOUNTED = GRID_N_OUTCOMES /* one admitted site, affinity off, forced, refused */
+};
+const char *grid_outcome_name(enum grid_outcome outcome); /* "" for uncounted */
+const char *grid_outcome_words(enum grid_outcome outcome);
+
+/* The head of a request as the host has it. `path` with its query. Names of headers in lower case. */
+struct grid_head {
+    struct grid_str method, path;
+    const struct grid_header *headers;
+    size_t n_headers;
+    bool upgrade;  /* an upgrade or extended CONNECT */
+    bool no_body;  /* the head ends the request */
+};
+
+/* What the host does with the body before grid_route. */
+enum grid_want {
+    GRID_WANT_NOTHING, /* decide now, stream the body through */
+    GRID_WANT_BODY,    /* hold it until its end or until it passes grid_ticket_max_body, then grid_ticket_body */
+};
+
+struct grid_ticket;
+
+/* Starts a request: takes the present configuration and order of sites, reads the head. The caller owns the ticket and
+ * frees it at the end of the stream; a ticket freed after grid_route and before grid_learn is a client that went away
+ * (its mark in the index lapses by itself). Fails only for want of memory. */
+enum grid_status grid_ticket_new(struct grid_router *router, const struct grid_head *head,
+                                 struct grid_ticket **out_ticket) GRID_MUST_USE;
+void grid_ticket_free(struct grid_ticket *ticket); /* NULL is fine */
+enum grid_want grid_ticket_want(const struct grid_ticket *ticket);
+uint64_t grid_ticket_max_body(const struct grid_ticket *ticket);
+
+/* The body, as slices that stay valid during the call; nothing of it is kept. At most once, before grid_route.
+ * cut: it passed the limit and this is only its beginning: no keys, but a model already seen counts. */
+void grid_ticket_body(struct grid_ticket *ticket, const struct grid_str *slices, size_t n_slices, bool cut);
+
+/* Health of a candidate's cluster, as the proxy knows it. */
+enum grid_health {
+    GRID_HEALTHY,
+    GRID_UNHEALTHY, /* known, no healthy host: no candidate while a healthy one is left */
+    GRID_UNKNOWN,   /* the proxy has no such cluster (yet): admits nothing */
+};
+
+/* One candidate of the request's model, in the snapshot's order. */
+struct grid_candidate {
+    struct grid_str site, cluster;
+    bool admitted;           /* by the configuration */
+    enum grid_health health; /* the host may set it before grid_route; GRID_HEALTHY at first */
+    double depth;            /* windowed worst; INFINITY when unmeasured */
+    uint32_t run;            /* leading blocks held, filled by grid_route */
+};
+
+/* The candidates of the model that the ticket has now read (empty without one). Owned by the ticket. */
+struct grid_candidate *grid_ticket_candidates(struct grid_ticket *ticket, size_t *out_n);
+
+enum grid_action { GRID_FORWARD, GRID_REPLY };
+
+/* An answer made here. Views live as long as the ticket. */
+struct grid_reply {
+    int status;
+    struct grid_header headers[4];
+    size_t n_headers;
+    struct grid_str body;
+    const char *code; /* "model_not_found": for logs */
+};
+
+struct grid_decision {
+    enum grid_action action;
+    struct grid_reply reply;      /* GRID_REPLY */
+    struct grid_str site, cluster; /* GRID_FORWARD */
+    enum grid_api api;
+    struct grid_str model; /* {NULL,0}: none was named */
+    enum grid_outcome outcome;
+    enum grid_reason reason; /* GRID_REASON_NONE when keyed */
+    uint32_t blocks;         /* keys of the request */
+    uint32_t run;            /* longest run among the candidates */
+    double worth;            /* of the match, in queued requests; NAN when no match qualified */
+    double best_sticky, best_other; /* depths the gate compared; NAN when it was not asked */
+};
+
+struct grid_route_options {
+    bool peek;               /* register and count nothing, never explore */
+    struct grid_str forced;  /* a cluster chosen elsewhere: skips admission, counts no outcome */
+};
+
+/* The decision, once a ticket; counts it and pends the keys at the chosen cluster. options may be NULL. */
+void grid_route(struct grid_ticket *ticket, const struct grid_route_options *options, uint64_t now_ms,
+                struct grid_decision *out_decision);
+
+/* The decision again, for logs and the answer side. Before grid_route: action GRID_REPLY with status 0. */
+const struct grid_decision *grid_ticket_decision(const struct grid_ticket *ticket);
+
+/* The request's keys (tests, replay, explain only: never log them). */
+const uint64_t *grid_ticket_keys(const struct grid_ticket *ticket, size_t *out_n);
+
+/* ---- the answer ---------------------------------------------------------------------------------------------- */
+
+/* Who made the answer (behaviour.md O.13). */
+enum grid_answer {
+    GRID_FROM_SITE,      /* the status is the site's */
+    GRID_SITE_FAILED,    /* made by the gateway, the site's doing: drop */
+    GRID_NOT_THE_SITE,   /* made by the gateway, not the site's doing: withdraw */
+};
+
+struct grid_learned {
+    uint32_t confirmed, dropped;
+};
+
+/* Settles the ticket at the answer's headers: 2xx confirms, 429 and 5xx drop, the rest withdraws. The first call
+ * counts, later ones do nothing. out_learned may be NULL. */
+void grid_learn(struct grid_ticket *ticket, int status, enum grid_answer answer, uint64_t now_ms,
+                struct grid_learned *out_learned);
+
+/* The error answer in the API's own shape for a failure that the proxy made (behaviour.md O.41): status 400, 404, 408,
+ * 413, 431, 500, 502, 503 or 504. ticket may be NULL (then OpenAI's shape); *out_reply's views live as long as the
+ * ticket, or for ever when it is NULL. `overloaded`: a 503 of the gateway's own limits. */
+void grid_failure_reply(struct grid_ticket *ticket, int status, bool overloaded, struct grid_reply *out_reply);
+
+/* ---- looking ------------------------------------------------------------------------------------------------- */
+
+struct grid_site_view {
+    char site[64], cluster[GRID_MAX_NAME_BYTES + 1];
+    bool admitted; /* by at least one candidate */
+    double depth;
+    bool has_sample;
+    uint64_t sample_age_ms;
+    uint64_t entries, capacity, index_bytes;
+};
+/* Each cluster that a candidate names, in config order, up to cap; returns how many there are. */
+size_t grid_router_sites(struct grid_router *router, uint64_t now_ms, struct grid_site_view *out, size_t cap);
+
+/* Run of the ticket's keys at the i-th cluster of grid_router_sites (replay's `runs`). */
+uint32_t grid_router_run(struct grid_router *router, const struct grid_ticket *ticket, struct grid_str cluster,
+                         uint64_t now_ms);
+
+/* Copies the settings now in force. */
+void grid_router_settings(struct grid_router *router, struct grid_settings *out_settings);
+
+/* Counters: one call a series, families together, names as on /metrics. Values only grow. label is the exposition
+ * text between the braces ("outcome=\"sticky\"", or several joined by commas), "" for none; value is the last label's
+ * bare value when there is just one. The callback is not called under a lock. */
+struct grid_series {
+    const char *family, *help;
+    const char *label;      /* text between the braces */
+    const char *only_value; /* value of the single label; NULL when there are none or several */
+    const char *label_names[3];
+    const char *label_values[3];
+    size_t n_labels;
+    uint64_t value;
+};
+typedef void grid_series_fn(const struct grid_series *series, void *ctx);
+void grid_router_counters(struct grid_router *router, grid_series_fn *fn, void *ctx);
+
+/* Counts what the host did: `result` of a reload, and a poll of a cluster's signals. */
+enum grid_reload { GRID_RELOAD_APPLIED, GRID_RELOAD_REUSED, GRID_RELOAD_REJECTED, GRID_N_RELOADS };
+void grid_count_reload(struct grid_router *router, enum grid_reload result);
+
+/* The whole of /metrics: counters and gauges in Prometheus' text format. */
+void grid_router_metrics(struct grid_router *router, uint64_t now_ms, struct grid_buf *out);
+
+/* Finds the queue depth in an exposition (behaviour.md O.23, O.53), read as slices. metric empty: the first known name
+ * that is present. On success *out_depth, and *out_stamp_ms when the sample carries one (else *out_has_stamp false).
+ * False with a constant text in *out_why otherwise. */
+struct grid_scrape {
+    double depth;
+    bool has_stamp;
+    int64_t stamp_ms;
+    bool has_start_time;
+    double start_time_seconds; /* process_start_time_seconds, when present */
+    const char *why;           /* why there is no depth; NULL when there is one */
+};
+bool grid_scrape_depth(const struct grid_str *slices, size_t n_slices, const struct grid_serving_signals *how,
+                       struct grid_scrape *out_scrape);
+
+#endif
