@@ -1,0 +1,200 @@
+/*
+ * check.c - `grid-gateway check`: is this configuration right?
+ *
+ * Story     Loads what `run` would load and says all that is wrong with it, or a summary. With --with-envoy, Envoy
+ *           reads the rendering too: it alone can judge http_filters_before and the contents of certificates.
+ * Promise   Changes nothing, opens no port.
+ */
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "cli/render.h"
+#include "cli/state.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static void print_address(const char *name, const struct grid_address *address)
+{
+    bool v6 = strchr(address->host, ':') != NULL;
+    if (address->is_unix) {
+        printf("%-9s unix:%s\n", name, address->host);
+    } else {
+        printf("%-9s %s%s%s:%u\n", name, v6 ? "[" : "", address->host, v6 ? "]" : "", address->port);
+    }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const struct grid_str *left = a, *right = b;
+    size_t n = left->len < right->len ? left->len : right->len;
+    int order = n > 0 ? memcmp(left->ptr, right->ptr, n) : 0;
+    return order != 0 ? order : (left->len > right->len) - (left->len < right->len);
+}
+
+/* The distinct texts, sorted, on one line. */
+static void print_texts(const char *name, struct grid_str *texts, size_t n)
+{
+    printf("%-9s", name);
+    if (n == 0) {
+        printf(" none");
+    } else {
+        qsort(texts, n, sizeof *texts, by_text);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || by_text(&texts[i], &texts[i - 1]) != 0) {
+            printf("%s%.*s", i == 0 ? " " : ", ", (int)texts[i].len, texts[i].ptr);
+        }
+    }
+    putchar('\n');
+}
+
+static void print_summary(const struct grid_gateway *gateway)
+{
+    const struct grid_serving *serving = gateway->serving;
+    struct grid_str *texts = calloc(serving->n_candidates + 1, sizeof *texts);
+    print_address("listen", &gateway->listen);
+    print_address("admin", &gateway->admin);
+    print_address("ops", &gateway->ops);
+    if (texts != NULL) {
+        for (size_t i = 0; i < serving->n_candidates; i++) {
+            texts[i] = serving->candidates[i].site;
+        }
+        print_texts("sites", texts, serving->n_candidates);
+        for (size_t i = 0; i < serving->n_candidates; i++) {
+            texts[i] = serving->candidates[i].cluster;
+        }
+        print_texts("clusters", texts, serving->n_candidates);
+        size_t models = 0;
+        for (size_t i = 0; i < serving->n_candidates; i++) {
+            if (serving->candidates[i].kind == GRID_INFERENCE_MODEL) {
+                texts[models++] = serving->candidates[i].name;
+            }
+        }
+        print_texts("models", texts, models);
+    }
+    free(texts);
+    printf("%-9s %s\n", "affinity", gateway->settings.enabled ? "on" : "off");
+    if (!serving->has_clusters) {
+        printf("%-9s the serving config has no clusters: `run` can reach nothing with it\n", "note");
+    }
+}
+
+/* Envoy reads no cluster file in this mode, so the clusters go into the bootstrap. */
+static bool write_whole(const struct grid_state *state, char *error, size_t error_size)
+{
+    json_t *root = json_loads(state->envoy, 0, NULL), *clusters = json_loads(state->clusters, 0, NULL);
+    json_object_set(json_object_get(root, "static_resources"), "clusters", json_object_get(clusters, "resources"));
+    json_object_del(root, "dynamic_resources");
+    size_t i;
+    json_t *cluster;
+    json_array_foreach(json_object_get(clusters, "resources"), i, cluster) {
+        json_object_del(cluster, "@type"); /* that is for a list of any kind */
+    }
+    char *text = grid_render_text(root);
+    json_decref(clusters);
+    bool good = text != NULL && grid_files_write(state->dir, "envoy.json", text, strlen(text), error, error_size);
+    free(text);
+    return good;
+}
+
+static bool ask_envoy(const struct grid_gateway *gateway, char *error, size_t error_size)
+{
+    char envoy[GRID_PATH_BYTES], module[GRID_PATH_BYTES];
+    struct grid_state state = {.lock = -1};
+    bool good = grid_launch_find_envoy(envoy, sizeof envoy, error, error_size) &&
+                grid_launch_check_version(envoy, error, error_size) &&
+                grid_launch_find_module(module, sizeof module, error, error_size) &&
+                grid_state_open(&state, NULL, error, error_size) &&
+                grid_state_write(&state, gateway, error, error_size) != GRID_STATE_FAILED &&
+                write_whole(&state, error, error_size);
+    if (good) {
+        struct grid_launch launch = {.envoy = envoy, .module_dir = module, .state_dir = state.dir,
+                                     .log_level = "error", .drain_seconds = 1, .validate = true};
+        int status = 1;
+        pid_t child = grid_launch_envoy(&launch, error, error_size);
+        good = child != 0 && waitpid(child, &status, 0) == child && status == 0;
+        if (!good && child != 0) {
+            snprintf(error, error_size, "Envoy refuses the configuration, for the reason above");
+        }
+    }
+    grid_state_close(&state);
+    return good;
+}
+
+static int check(const char *file, bool with_envoy)
+{
+    struct grid_report report = {0};
+    struct grid_gateway gateway;
+    char error[2 * GRID_PATH_BYTES] = "";
+    if (!grid_config_load(file, NULL, NULL, &gateway, &report)) {
+        fwrite(report.lines.ptr, 1, report.lines.len, stderr);
+        grid_report_done(&report);
+        return GRID_EXIT_FAILED;
+    }
+    bool good = !with_envoy || ask_envoy(&gateway, error, sizeof error);
+    if (good) {
+        printf("%s: good\n", file);
+        print_summary(&gateway);
+    } else {
+        fprintf(stderr, "grid-gateway check: %s\n", error);
+    }
+    grid_gateway_done(&gateway);
+    return good ? GRID_EXIT_OK : GRID_EXIT_FAILED;
+}
+
+static void usage(FILE *to)
+{
+    fputs("usage: grid-gateway check -c FILE [--with-envoy]\n"
+          "\n"
+          "Checks a gateway's configuration together with the serving config that it names, and the files that they\n"
+          "name. Prints a summary, or everything that is wrong on standard error, one line each:\n"
+          "  file:line: field: message\n"
+          "\n"
+          "  -c, --config FILE    the gateway's configuration, YAML or JSON (examples/gateway.yaml)\n"
+          "      --with-envoy     let Envoy read the rendered configuration too (http_filters_before, certificates)\n"
+          "  -h, --help           this text\n"
+          "\n"
+          "Environment\n"
+          "  GRID_SERVING_CONFIG  the serving config, when the configuration names none\n"
+          "\n"
+          "Example\n"
+          "  grid-gateway check -c gateway.yaml\n"
+          "\n"
+          "Exit status: 0 good; 1 refused; 2 the command line is wrong.\n",
+          to);
+}
+
+int grid_cmd_check(int argc, char **argv)
+{
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"with-envoy", no_argument, NULL, 'e'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    const char *file = NULL;
+    bool with_envoy = false;
+    for (int c; (c = getopt_long(argc, argv, "c:h", options, NULL)) != -1;) {
+        switch (c) {
+        case 'c':
+            file = optarg;
+            break;
+        case 'e':
+            with_envoy = true;
+            break;
+        case 'h':
+            usage(stdout);
+            return GRID_EXIT_OK;
+        default:
+            fprintf(stderr, "Try 'grid-gateway check --help'.\n");
+            return GRID_EXIT_USAGE;
+        }
+    }
+    if (file == NULL || optind != argc || strlen(file) >= GRID_PATH_BYTES) {
+        fprintf(stderr, "grid-gateway check: -c FILE is needed, and nothing behind the options\n"
+                        "Try 'grid-gateway check --help'.\n");
+        return GRID_EXIT_USAGE;
+    }
+    return check(file, with_envoy);
+}

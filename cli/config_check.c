@@ -1,0 +1,250 @@
+/*
+ * config_check.c - what only looking around can tell about a configuration; see config_check.h
+ *
+ * Promise   Reads named files, changes none. A file that cannot be read is a refusal of the field that names it.
+ */
+#include "cli/config_check.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_PORT 65535u
+#define KEY_LIMIT 65536u
+
+static void __attribute__((format(printf, 5, 6)))
+refuse(const struct grid_yaml *yaml, const char *file, struct grid_report *report, const char *field,
+       const char *format, ...)
+{
+    char message[GRID_PATH_BYTES + 256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    struct grid_str value;
+    bool found = grid_yaml_find(yaml, field, &value);
+    (void)found; /* what is missing is told at the line of its parent */
+    grid_report_add(report, file, grid_yaml_line(yaml, (size_t)(value.ptr - yaml->json)), field, "%s", message);
+}
+
+/* ---- addresses ----------------------------------------------------------------------------------------------- */
+
+bool grid_address_is_ip(const struct grid_address *address)
+{
+    unsigned char bytes[16];
+    return inet_pton(AF_INET, address->host, bytes) == 1 || inet_pton(AF_INET6, address->host, bytes) == 1;
+}
+
+static bool is_dns_name(const char *host)
+{
+    for (const char *at = host; *at != '\0'; at++) {
+        if (!isalnum((unsigned char)*at) && strchr("-._", *at) == NULL) {
+            return false;
+        }
+    }
+    return *host != '\0' && *host != '-' && *host != '.';
+}
+
+static bool read_port(struct grid_str text, unsigned *out)
+{
+    unsigned port = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (!isdigit((unsigned char)text.ptr[i]) || port > MOST_PORT) {
+            return false;
+        }
+        port = 10 * port + (unsigned)(text.ptr[i] - '0');
+    }
+    *out = port;
+    return text.len > 0 && port > 0 && port <= MOST_PORT;
+}
+
+bool grid_address_parse(struct grid_str text, bool allow_unix, bool allow_name, struct grid_address *out)
+{
+    static const char unix_prefix[] = "unix:";
+    *out = (struct grid_address){0};
+    struct grid_str host = text;
+    size_t skip = sizeof unix_prefix - 1;
+    if (allow_unix && text.len > skip && memcmp(text.ptr, unix_prefix, skip) == 0) {
+        out->is_unix = true;
+        host = (struct grid_str){text.ptr + skip, text.len - skip};
+    } else {
+        const char *colon = memrchr(text.ptr, ':', text.len);
+        if (colon == NULL) {
+            return false;
+        }
+        host.len = (size_t)(colon - text.ptr);
+        if (!read_port((struct grid_str){colon + 1, text.len - host.len - 1}, &out->port)) {
+            return false;
+        }
+        bool brackets = host.len > 2 && host.ptr[0] == '[' && host.ptr[host.len - 1] == ']';
+        if (!brackets && memchr(host.ptr, ':', host.len) != NULL) {
+            return false; /* IPv6 without brackets: which colon is the port's? */
+        }
+        host = brackets ? (struct grid_str){host.ptr + 1, host.len - 2} : host;
+    }
+    if (host.len == 0 || host.len >= sizeof out->host || memchr(host.ptr, '\0', host.len) != NULL) {
+        return false;
+    }
+    memcpy(out->host, host.ptr, host.len);
+    if (out->is_unix) {
+        return out->host[0] == '/';
+    }
+    if (!allow_name && strcmp(out->host, "localhost") == 0) {
+        snprintf(out->host, sizeof out->host, "127.0.0.1");
+    }
+    return grid_address_is_ip(out) || (allow_name && is_dns_name(out->host));
+}
+
+static bool is_loopback(const struct grid_address *address)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, address->host, &v4) == 1) {
+        return ntohl(v4.s_addr) >> 24 == 127;
+    }
+    return inet_pton(AF_INET6, address->host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+static bool is_any(const struct grid_address *address)
+{
+    return strcmp(address->host, "0.0.0.0") == 0 || strcmp(address->host, "::") == 0;
+}
+
+static bool clash(const struct grid_address *a, const struct grid_address *b)
+{
+    if (a->is_unix != b->is_unix || a->port != b->port || a->host[0] == '\0' || b->host[0] == '\0') {
+        return false;
+    }
+    return strcmp(a->host, b->host) == 0 || (!a->is_unix && (is_any(a) || is_any(b)));
+}
+
+/* ---- files --------------------------------------------------------------------------------------------------- */
+
+static void check_readable(const struct grid_yaml *yaml, const char *file, struct grid_report *report,
+                           const char *field, const char *path)
+{
+    if (path[0] != '\0' && access(path, R_OK) != 0) {
+        refuse(yaml, file, report, field, "cannot read %s: %s", path, strerror(errno));
+    }
+}
+
+static void check_tag_key(const struct grid_yaml *yaml, const char *file, struct grid_report *report,
+                          const char *field, const char *path)
+{
+    char *text, error[GRID_PATH_BYTES + 256];
+    size_t len;
+    if (!grid_files_read(path, KEY_LIMIT, &text, &len, error, sizeof error)) {
+        refuse(yaml, file, report, field, "%s", error);
+        return;
+    }
+    explicit_bzero(text, len);
+    free(text);
+    if (len < GRID_TAG_KEY_LEAST_BYTES) {
+        refuse(yaml, file, report, field, "%s holds %zu bytes; at least %u are needed", path, len,
+               GRID_TAG_KEY_LEAST_BYTES);
+    }
+}
+
+static void check_tag_keys(struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
+                           struct grid_report *report)
+{
+    static const char field[] = "grid_site_route.prefix_affinity.tag_key_path";
+    for (size_t i = 0; i < gateway->settings.n_tag_key_paths; i++) {
+        char *path = gateway->settings.tag_key_paths[i];
+        char beside[GRID_PATH_BYTES], whole[GRID_PATH_BYTES];
+        if (!grid_files_beside(file, path, beside, sizeof beside) ||
+            !grid_files_absolute(beside, whole, sizeof whole) ||
+            strlen(whole) >= sizeof gateway->settings.tag_key_paths[i]) {
+            refuse(yaml, file, report, field, "the path is too long");
+            continue;
+        }
+        memcpy(path, whole, strlen(whole) + 1);
+        check_tag_key(yaml, file, report, field, path);
+    }
+}
+
+void grid_config_check_gateway(struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
+                               struct grid_report *report)
+{
+    const struct grid_address *admin = &gateway->admin;
+    if (admin->host[0] != '\0' && !admin->is_unix && !is_loopback(admin)) {
+        refuse(yaml, file, report, "admin",
+               "must be a loopback address or a Unix socket: whoever reaches it can stop the gateway");
+    }
+    if (clash(&gateway->listen, admin)) {
+        refuse(yaml, file, report, "admin", "the same port as listen");
+    }
+    if (clash(&gateway->listen, &gateway->ops)) {
+        refuse(yaml, file, report, "ops", "the same port as listen");
+    }
+    if (clash(admin, &gateway->ops)) {
+        refuse(yaml, file, report, "ops", "the same port as admin");
+    }
+    check_readable(yaml, file, report, "tls.cert_path", gateway->cert_path);
+    check_readable(yaml, file, report, "tls.key_path", gateway->key_path);
+    check_readable(yaml, file, report, "tls.client_ca_path", gateway->client_ca_path);
+    check_tag_keys(gateway, yaml, file, report);
+}
+
+/* ---- the serving config -------------------------------------------------------------------------------------- */
+
+bool grid_config_serving_path(const struct grid_gateway *gateway, struct grid_str path, char *out, size_t out_size)
+{
+    char text[GRID_PATH_BYTES], beside[GRID_PATH_BYTES];
+    const char *file = gateway->serving_file.path[0] != '\0' ? gateway->serving_file.path : gateway->file.path;
+    if (path.len >= sizeof text) {
+        return false;
+    }
+    if (path.len == 0) {
+        out[0] = '\0';
+        return true;
+    }
+    memcpy(text, path.ptr, path.len);
+    text[path.len] = '\0';
+    return grid_files_beside(file, text, beside, sizeof beside) && grid_files_absolute(beside, out, out_size);
+}
+
+static void check_cluster(const struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
+                          const char *prefix, size_t i, struct grid_report *report)
+{
+    const struct grid_serving_cluster *cluster = &gateway->serving->clusters[i];
+    char field[256], path[GRID_PATH_BYTES];
+    for (size_t k = 0; k < cluster->n_endpoints; k++) {
+        struct grid_address address;
+        if (!grid_address_parse(cluster->endpoints[k], false, true, &address)) {
+            snprintf(field, sizeof field, "%sclusters[%zu].endpoints[%zu]", prefix, i, k);
+            refuse(yaml, file, report, field, "must be HOST:PORT or [IPv6]:PORT");
+        }
+    }
+    if (!cluster->tls.on) {
+        return;
+    }
+    const struct {
+        const char *name;
+        struct grid_str path;
+    } files[] = {{"ca_path", cluster->tls.ca_path}, {"cert_path", cluster->tls.cert_path},
+                 {"key_path", cluster->tls.key_path}};
+    for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+        snprintf(field, sizeof field, "%sclusters[%zu].tls.%s", prefix, i, files[k].name);
+        if (!grid_config_serving_path(gateway, files[k].path, path, sizeof path)) {
+            refuse(yaml, file, report, field, "the path is too long");
+        } else {
+            check_readable(yaml, file, report, field, path);
+        }
+    }
+}
+
+void grid_config_check_serving(const struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
+                               const char *prefix, struct grid_report *report)
+{
+    char dotted[64];
+    snprintf(dotted, sizeof dotted, "%s%s", prefix, *prefix != '\0' ? "." : "");
+    for (size_t i = 0; i < gateway->serving->n_clusters; i++) {
+        check_cluster(gateway, yaml, file, dotted, i, report);
+    }
+}

@@ -1,0 +1,24 @@
+/*
+ * config_check.h - what only looking around can tell about a configuration
+ *
+ * Story     config.c calls these when fields are right by themselves: are named files there and long enough, do
+ *           addresses clash, can each endpoint be dialled at all.
+ * Not here  Types and ranges (config.c and the core).
+ */
+#ifndef GRID_CONFIG_CHECK_H
+#define GRID_CONFIG_CHECK_H
+
+#include "cli/config.h"
+#include "cli/yaml.h"
+
+#define GRID_TAG_KEY_LEAST_BYTES 32u
+
+/* The gateway's own part; makes tag key paths absolute on the way. */
+void grid_config_check_gateway(struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
+                               struct grid_report *report);
+
+/* The serving config; `prefix` is "serving" when it is in place, else "". */
+void grid_config_check_serving(const struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
+                               const char *prefix, struct grid_report *report);
+
+#endif

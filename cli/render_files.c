@@ -1,0 +1,283 @@
+/*
+ * render_files.c - the clusters as Envoy reads them, and the two files that the module reads
+ *
+ * Promise   See render.h. Clusters come in the order of the serving config.
+ * Not here  The bootstrap (render.c).
+ */
+#include "cli/render.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TYPE "type.googleapis.com/"
+#define NO_BREAKER 1000000        /* Envoy's 1,024 turns open streams into 503 */
+#define RETRY_PERCENT 20.0        /* of the active requests may be retries */
+#define RETRY_LEAST 3
+#define ENGINE_IDLE_MS 4000       /* engines' servers close idle connections after 5 s */
+#define FAILURES_TO_EJECT 5
+#define EJECT_MS 5000
+#define LONGEST_EJECT_MS 30000
+#define EJECT_CHECK_MS 1000
+#define SYSTEM_CA "/etc/ssl/certs/ca-certificates.crt"
+
+static json_t *text_of(struct grid_str text)
+{
+    return json_stringn_nocheck(text.ptr != NULL ? text.ptr : "", text.len);
+}
+
+static void set_text(json_t *object, const char *name, struct grid_str text)
+{
+    if (text.len > 0) {
+        json_object_set_new(object, name, text_of(text));
+    }
+}
+
+static void set_path(json_t *object, const char *name, const struct grid_gateway *gateway, struct grid_str path)
+{
+    char whole[GRID_PATH_BYTES];
+    if (path.len > 0 && grid_config_serving_path(gateway, path, whole, sizeof whole)) {
+        json_object_set_new(object, name, json_string(whole));
+    }
+}
+
+/* ---- clusters ------------------------------------------------------------------------------------------------ */
+
+/* `all_ip` turns false when a host is a name. */
+static json_t *endpoints_of(const struct grid_serving_cluster *cluster, bool *all_ip)
+{
+    json_t *list = json_array();
+    *all_ip = true;
+    for (size_t i = 0; i < cluster->n_endpoints; i++) {
+        struct grid_address address;
+        if (!grid_address_parse(cluster->endpoints[i], false, true, &address)) {
+            continue; /* was refused by config_check.c */
+        }
+        *all_ip = *all_ip && grid_address_is_ip(&address);
+        json_array_append_new(list, json_pack("{s:{s:o}}", "endpoint", "address", grid_render_address(&address)));
+    }
+    return json_pack("{s:o, s:[{s:o}]}", "cluster_name", text_of(cluster->name), "endpoints", "lb_endpoints", list);
+}
+
+/* Limits are the engines' business: the breakers are out of the way, retries keep a budget. */
+static json_t *breakers(void)
+{
+    json_t *thresholds = json_array();
+    static const char *const priorities[] = {"DEFAULT", "HIGH"};
+    for (size_t i = 0; i < sizeof priorities / sizeof *priorities; i++) {
+        json_array_append_new(
+            thresholds, json_pack("{s:s, s:i, s:i, s:i, s:{s:{s:f}, s:i}}", "priority", priorities[i],
+                                  "max_connections", NO_BREAKER, "max_pending_requests", NO_BREAKER, "max_requests",
+                                  NO_BREAKER, "retry_budget", "budget_percent", "value", RETRY_PERCENT,
+                                  "min_retry_concurrency", RETRY_LEAST));
+    }
+    return json_pack("{s:o}", "thresholds", thresholds);
+}
+
+/* Only what Envoy itself saw fail (no connection, reset, timeout) ejects a host: a 503 of an engine means busy. */
+static json_t *outliers(void)
+{
+    return json_pack("{s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o}",
+                     "split_external_local_origin_errors", 1, "enforcing_consecutive_5xx", 0,
+                     "enforcing_consecutive_gateway_failure", 0, "enforcing_success_rate", 0,
+                     "enforcing_local_origin_success_rate", 0, "enforcing_failure_percentage", 0,
+                     "consecutive_local_origin_failure", FAILURES_TO_EJECT,
+                     "enforcing_consecutive_local_origin_failure", 100, "max_ejection_percent", 100, "interval",
+                     grid_render_duration(EJECT_CHECK_MS), "base_ejection_time", grid_render_duration(EJECT_MS),
+                     "max_ejection_time", grid_render_duration(LONGEST_EJECT_MS));
+}
+
+static json_t *health_check(const struct grid_serving_health *health)
+{
+    return json_pack("[{s:o, s:o, s:o, s:i, s:i, s:{s:o}}]", "timeout", grid_render_duration(health->timeout_ms),
+                     "interval", grid_render_duration(health->interval_ms), "no_traffic_interval",
+                     grid_render_duration(health->interval_ms), "unhealthy_threshold", 2, "healthy_threshold", 1,
+                     "http_health_check", "path", text_of(health->path));
+}
+
+/* The name that the certificate must carry: the one given, else the host of the first endpoint. */
+static json_t *upstream_tls(const struct grid_gateway *gateway, const struct grid_serving_cluster *cluster)
+{
+    struct grid_address first = {0};
+    char name[256];
+    if (cluster->n_endpoints > 0) {
+        grid_address_parse(cluster->endpoints[0], false, true, &first);
+    }
+    bool given = cluster->tls.server_name.len > 0;
+    snprintf(name, sizeof name, "%.*s", given ? (int)cluster->tls.server_name.len : (int)strlen(first.host),
+             given ? cluster->tls.server_name.ptr : first.host);
+    bool is_ip = !given && grid_address_is_ip(&first);
+    char ca[GRID_PATH_BYTES], cert[GRID_PATH_BYTES], key[GRID_PATH_BYTES];
+    if (!grid_config_serving_path(gateway, cluster->tls.ca_path, ca, sizeof ca) ||
+        !grid_config_serving_path(gateway, cluster->tls.cert_path, cert, sizeof cert) ||
+        !grid_config_serving_path(gateway, cluster->tls.key_path, key, sizeof key)) {
+        return NULL;
+    }
+    json_t *common = json_pack("{s:{s:o, s:[{s:s, s:{s:s}}]}}", "validation_context", "trusted_ca",
+                               grid_render_file(ca[0] != '\0' ? ca : SYSTEM_CA), "match_typed_subject_alt_names",
+                               "san_type", is_ip ? "IP_ADDRESS" : "DNS", "matcher", "exact", name);
+    if (cert[0] != '\0') {
+        json_object_set_new(common, "tls_certificates",
+                            json_pack("[{s:o, s:o}]", "certificate_chain", grid_render_file(cert), "private_key",
+                                      grid_render_file(key)));
+    }
+    json_t *tls = json_pack("{s:s, s:o}", "@type",
+                            TYPE "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+                            "common_tls_context", common);
+    if (!is_ip) {
+        json_object_set_new(tls, "sni", json_string(name));
+    }
+    return json_pack("{s:s, s:o}", "name", "envoy.transport_sockets.tls", "typed_config", tls);
+}
+
+static json_t *protocol_options(void)
+{
+    return json_pack("{s:{s:s, s:{s:o}, s:{s:{}}}}", "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                     "@type", TYPE "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                     "common_http_protocol_options", "idle_timeout", grid_render_duration(ENGINE_IDLE_MS),
+                     "explicit_http_config", "http_protocol_options");
+}
+
+static json_t *cluster_of(const struct grid_gateway *gateway, const struct grid_serving_cluster *cluster)
+{
+    bool all_ip;
+    json_t *endpoints = endpoints_of(cluster, &all_ip);
+    json_t *out = json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:{s:f}}}", "@type",
+                            TYPE "envoy.config.cluster.v3.Cluster", "name", text_of(cluster->name), "type",
+                            all_ip ? "STATIC" : "STRICT_DNS", "lb_policy", "LEAST_REQUEST", "connect_timeout",
+                            grid_render_duration(gateway->connect_ms), "load_assignment", endpoints,
+                            "circuit_breakers", breakers(), "outlier_detection", outliers(),
+                            "typed_extension_protocol_options", protocol_options(), "common_lb_config",
+                            "healthy_panic_threshold", "value", 0.0);
+    if (!all_ip) {
+        json_object_set_new(out, "dns_lookup_family", json_string("V4_PREFERRED"));
+    }
+    if (cluster->health.path.len > 0) {
+        json_object_set_new(out, "health_checks", health_check(&cluster->health));
+    }
+    if (cluster->tls.on) {
+        json_object_set_new(out, "transport_socket", upstream_tls(gateway, cluster));
+    }
+    return out;
+}
+
+char *grid_render_clusters(const struct grid_gateway *gateway)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < gateway->serving->n_clusters; i++) {
+        json_array_append_new(list, cluster_of(gateway, &gateway->serving->clusters[i]));
+    }
+    return grid_render_text(json_pack("{s:o}", "resources", list));
+}
+
+/* ---- what the module reads ----------------------------------------------------------------------------------- */
+
+char *grid_render_plugin(const struct grid_gateway *gateway)
+{
+    const struct grid_settings *settings = &gateway->settings;
+    json_t *affinity = json_pack("{s:b, s:f, s:f, s:f, s:f, s:I, s:I}", "enabled", settings->enabled, "threshold",
+                                 settings->threshold, "exploration", settings->exploration,
+                                 "prefill_tokens_per_second", settings->prefill_tokens_per_second,
+                                 "queued_request_seconds", settings->queued_request_seconds, "capacity",
+                                 (json_int_t)settings->capacity, "ttl_secs", (json_int_t)(settings->ttl_ms / 1000));
+    json_t *keys = json_array();
+    for (size_t i = 0; i < settings->n_tag_key_paths; i++) {
+        json_array_append_new(keys, json_string(settings->tag_key_paths[i]));
+    }
+    if (json_array_size(keys) > 0) {
+        json_object_set(affinity, "tag_key_path", keys);
+    }
+    json_decref(keys);
+    return grid_render_text(
+        json_pack("{s:s, s:o}", "model_header", settings->model_header, "prefix_affinity", affinity));
+}
+
+static json_t *candidate_of(const struct grid_serving_candidate *candidate)
+{
+    static const char *const kinds[] = {"inference_model", "mcp_tool"};
+    static const char *const admissions[] = {"new_and_existing", "existing_only", "none"};
+    return json_pack("{s:s, s:o, s:o, s:o, s:s}", "kind", kinds[candidate->kind], "name", text_of(candidate->name),
+                     "site", text_of(candidate->site), "cluster", text_of(candidate->cluster), "admission",
+                     admissions[candidate->admission]);
+}
+
+static json_t *signals_of(const struct grid_serving_signals *signals)
+{
+    if (signals->off) {
+        return json_false();
+    }
+    json_t *out = json_pack("{s:I, s:I, s:f, s:s}", "interval_ms", (json_int_t)signals->interval_ms, "timeout_ms",
+                            (json_int_t)signals->timeout_ms, "divisor", signals->divisor, "how",
+                            signals->sum ? "sum" : "average");
+    set_text(out, "path", signals->path);
+    set_text(out, "metric", signals->metric);
+    return out;
+}
+
+static json_t *serving_cluster_of(const struct grid_gateway *gateway, const struct grid_serving_cluster *cluster)
+{
+    json_t *endpoints = json_array();
+    for (size_t i = 0; i < cluster->n_endpoints; i++) {
+        json_array_append_new(endpoints, text_of(cluster->endpoints[i]));
+    }
+    json_t *out = json_pack("{s:o, s:o, s:o}", "name", text_of(cluster->name), "endpoints", endpoints, "signals",
+                            signals_of(&cluster->signals));
+    if (cluster->tls.on) {
+        json_t *tls = json_object();
+        set_path(tls, "ca_path", gateway, cluster->tls.ca_path);
+        set_path(tls, "cert_path", gateway, cluster->tls.cert_path);
+        set_path(tls, "key_path", gateway, cluster->tls.key_path);
+        set_text(tls, "server_name", cluster->tls.server_name);
+        json_object_set_new(out, "tls", tls);
+    }
+    if (cluster->health.path.len > 0) {
+        json_object_set_new(out, "health",
+                            json_pack("{s:o, s:I, s:I}", "path", text_of(cluster->health.path), "interval_ms",
+                                      (json_int_t)cluster->health.interval_ms, "timeout_ms",
+                                      (json_int_t)cluster->health.timeout_ms));
+    }
+    return out;
+}
+
+static json_t *peer_of(const struct grid_gateway *gateway, const struct grid_serving_peer *peer)
+{
+    json_t *out = json_pack("{s:I, s:I, s:I}", "interval_ms", (json_int_t)peer->interval_ms, "connect_timeout_ms",
+                            (json_int_t)peer->connect_timeout_ms, "request_timeout_ms",
+                            (json_int_t)peer->request_timeout_ms);
+    set_text(out, "site", peer->site);
+    set_text(out, "addr", peer->addr);
+    set_text(out, "server_name", peer->server_name);
+    set_text(out, "authority", peer->authority);
+    set_text(out, "path", peer->path);
+    set_path(out, "grid_ca_path", gateway, peer->grid_ca_path);
+    set_path(out, "client_cert_path", gateway, peer->client_cert_path);
+    set_path(out, "client_key_path", gateway, peer->client_key_path);
+    return out;
+}
+
+char *grid_render_serving(const struct grid_gateway *gateway)
+{
+    const struct grid_serving *serving = gateway->serving;
+    json_t *candidates = json_array(), *clusters = json_array(), *peers = json_array();
+    for (size_t i = 0; i < serving->n_candidates; i++) {
+        json_array_append_new(candidates, candidate_of(&serving->candidates[i]));
+    }
+    for (size_t i = 0; i < serving->n_clusters; i++) {
+        json_array_append_new(clusters, serving_cluster_of(gateway, &serving->clusters[i]));
+    }
+    for (size_t i = 0; i < serving->n_peers; i++) {
+        json_array_append_new(peers, peer_of(gateway, &serving->peers[i]));
+    }
+    json_t *root = json_pack("{s:o, s:o, s:o, s:o}", "local_site", text_of(serving->local_site), "window_secs",
+                             json_integer((json_int_t)(serving->window_ms / 1000)), "load_window_ms",
+                             json_integer((json_int_t)serving->load_window_ms), "candidates", candidates);
+    if (serving->has_clusters) {
+        json_object_set(root, "clusters", clusters);
+    }
+    if (!serving->has_clusters || serving->n_peers > 0) {
+        json_object_set(root, "peers", peers);
+    }
+    json_decref(clusters);
+    json_decref(peers);
+    return grid_render_text(root);
+}

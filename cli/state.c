@@ -1,0 +1,173 @@
+/*
+ * state.c - the folder through which `run` talks to Envoy and the module; see state.h
+ */
+#include "cli/state.h"
+#include "cli/render.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool make_temporary(struct grid_state *state, char *error, size_t error_size)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    if (runtime == NULL || runtime[0] != '/' || access(runtime, W_OK | X_OK) != 0) {
+        runtime = "/tmp";
+    }
+    int n = snprintf(state->dir, sizeof state->dir, "%s/grid-gateway-XXXXXX", runtime);
+    if (n < 0 || (size_t)n >= sizeof state->dir || mkdtemp(state->dir) == NULL) {
+        snprintf(error, error_size, "cannot make a state folder under %s: %s", runtime, strerror(errno));
+        return false;
+    }
+    state->temporary = true;
+    return true;
+}
+
+static bool lock_folder(struct grid_state *state, char *error, size_t error_size)
+{
+    char path[GRID_PATH_BYTES + 8];
+    snprintf(path, sizeof path, "%s/lock", state->dir);
+    state->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (state->lock < 0 || flock(state->lock, LOCK_EX | LOCK_NB) != 0) {
+        snprintf(error, error_size, "cannot use the state folder %s: %s", state->dir,
+                 errno == EWOULDBLOCK ? "another gateway runs in it" : strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+bool grid_state_open(struct grid_state *state, const char *dir, char *error, size_t error_size)
+{
+    *state = (struct grid_state){.lock = -1};
+    if (dir == NULL) {
+        return make_temporary(state, error, error_size);
+    }
+    if (!grid_files_absolute(dir, state->dir, sizeof state->dir)) {
+        snprintf(error, error_size, "cannot use the state folder %s: the path is too long", dir);
+        return false;
+    }
+    return grid_files_mkdir(state->dir, error, error_size) && lock_folder(state, error, error_size);
+}
+
+void grid_state_close(struct grid_state *state)
+{
+    if (state->temporary) {
+        grid_files_remove_dir(state->dir);
+    }
+    if (state->lock >= 0) {
+        close(state->lock);
+    }
+    free(state->envoy);
+    free(state->clusters);
+    free(state->plugin);
+    free(state->serving);
+    free(state->settled_clusters);
+    *state = (struct grid_state){.lock = -1};
+}
+
+/* Writes *fresh, when it differs from *last, and moves it there; else frees it. */
+static bool put(struct grid_state *state, const char *name, char **last, char **fresh, bool *changed, char *error,
+                size_t error_size)
+{
+    if (*last != NULL && strcmp(*last, *fresh) == 0) {
+        free(*fresh);
+        *fresh = NULL;
+        return true;
+    }
+    if (!grid_files_write(state->dir, name, *fresh, strlen(*fresh), error, error_size)) {
+        return false;
+    }
+    free(*last);
+    *last = *fresh;
+    *fresh = NULL;
+    *changed = true;
+    return true;
+}
+
+static bool has_cluster(json_t *list, const char *name)
+{
+    size_t i;
+    json_t *cluster;
+    json_array_foreach(list, i, cluster) {
+        if (strcmp(json_string_value(json_object_get(cluster, "name")), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The new clusters and, behind them, the old ones that are not among them; NULL when there are none of these. */
+static char *with_dropped(const char *old_text, const char *new_text)
+{
+    json_t *old = json_loads(old_text, 0, NULL), *fresh = json_loads(new_text, 0, NULL);
+    json_t *from = json_object_get(old, "resources"), *to = json_object_get(fresh, "resources");
+    size_t i;
+    bool any = false;
+    json_t *cluster;
+    json_array_foreach(from, i, cluster) {
+        if (!has_cluster(to, json_string_value(json_object_get(cluster, "name")))) {
+            json_array_append(to, cluster);
+            any = true;
+        }
+    }
+    json_decref(old);
+    if (!any) {
+        json_decref(fresh);
+        return NULL;
+    }
+    return grid_render_text(fresh);
+}
+
+enum grid_state_result grid_state_write(struct grid_state *state, const struct grid_gateway *gateway, char *error,
+                                        size_t error_size)
+{
+    bool first = state->envoy == NULL, changed = false;
+    char *envoy = first ? grid_render_envoy(gateway, state->dir) : NULL;
+    char *clusters = grid_render_clusters(gateway);
+    char *plugin = grid_render_plugin(gateway);
+    char *serving = grid_render_serving(gateway);
+    bool good = (envoy != NULL || !first) && clusters != NULL && plugin != NULL && serving != NULL;
+    if (!good) {
+        snprintf(error, error_size, "cannot render the configuration: out of memory");
+    } else {
+        char *wide = first ? NULL : with_dropped(state->clusters, clusters);
+        free(state->settled_clusters);
+        state->settled_clusters = NULL;
+        if (wide != NULL) {
+            state->settled_clusters = clusters;
+            clusters = wide;
+        }
+        good = put(state, "cds.json", &state->clusters, &clusters, &changed, error, error_size) &&
+               put(state, "serving.json", &state->serving, &serving, &changed, error, error_size) &&
+               put(state, "plugin.json", &state->plugin, &plugin, &changed, error, error_size) &&
+               (!first || put(state, "envoy.json", &state->envoy, &envoy, &changed, error, error_size));
+    }
+    free(envoy);
+    free(clusters);
+    free(plugin);
+    free(serving);
+    return !good ? GRID_STATE_FAILED : changed ? GRID_STATE_CHANGED : GRID_STATE_SAME;
+}
+
+bool grid_state_settle(struct grid_state *state, char *error, size_t error_size)
+{
+    bool changed = false;
+    return state->settled_clusters == NULL || put(state, "cds.json", &state->clusters, &state->settled_clusters,
+                                                  &changed, error, error_size);
+}
+
+void grid_state_tell(struct grid_state *state, const char *result, const char *why)
+{
+    char error[GRID_PATH_BYTES + 256];
+    char *text = grid_render_text(json_pack("{s:i, s:s, s:s}", "revision", (int)++state->revision, "result", result,
+                                            "error", why));
+    if (text == NULL || !grid_files_write(state->dir, "reload.json", text, strlen(text), error, sizeof error)) {
+        fprintf(stderr, "grid-gateway: %s\n", text == NULL ? "out of memory" : error);
+    }
+    free(text);
+}
