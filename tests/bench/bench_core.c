@@ -1,0 +1,163 @@
+/*
+ * bench_core.c - what the core costs, apart from any proxy
+ *
+ * Prints one JSON object: microseconds (the median of many rounds) of keying, matching and confirming, gigabytes a
+ * second of scanning, bytes an index entry. tests/bench/run calls it and puts the figures into its table.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "grid/grid.h"
+#include "hash.h"
+#include "index.h"
+#include "keys.h"
+
+#define ROUNDS 401u
+#define SLICE_BYTES 16384u /* as Envoy hands bodies over */
+
+static double now_us(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, compare);
+    return values[n / 2];
+}
+
+struct body {
+    char *text;
+    size_t len;
+    struct grid_str *slices;
+    size_t n_slices;
+};
+
+static struct body cut(struct grid_buf text)
+{
+    struct body body = {.text = text.ptr, .len = text.len};
+    body.slices = calloc(body.len / SLICE_BYTES + 1, sizeof *body.slices);
+    for (size_t at = 0; at < body.len; at += SLICE_BYTES)
+        body.slices[body.n_slices++] =
+            (struct grid_str){text.ptr + at, body.len - at < SLICE_BYTES ? body.len - at : SLICE_BYTES};
+    return body;
+}
+
+/* A chat of messages of about a kilobyte, `bytes` in all. */
+static struct body chat_body(size_t bytes)
+{
+    struct grid_buf text = {.limit = 64u << 20};
+    grid_buf_puts(&text, "{\"model\":\"llama\",\"stream\":true,\"messages\":[");
+    for (unsigned i = 0; text.len < bytes; i++) {
+        grid_buf_printf(&text, "%s{\"role\":\"%s\",\"content\":\"", i ? "," : "", i % 2 ? "assistant" : "user");
+        for (unsigned word = 0; word < 120; word++)
+            grid_buf_printf(&text, "word%u ", (i * 131 + word * 7919) % 1000);
+        grid_buf_puts(&text, "line\\nend\"}");
+    }
+    grid_buf_puts(&text, "]}");
+    return cut(text);
+}
+
+/* A chat with one image of `bytes` as a data URL. */
+static struct body image_body(size_t bytes)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    struct grid_buf text = {.limit = 64u << 20};
+    char *image = malloc(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        image[i] = letters[(i * 2654435761u >> 7) % 64];
+    grid_buf_puts(&text, "{\"model\":\"llama\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+                         "\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,");
+    grid_buf_put(&text, image, bytes);
+    grid_buf_puts(&text, "\"}},{\"type\":\"text\",\"text\":\"");
+    for (unsigned i = 0; i < 100; i++)
+        grid_buf_printf(&text, "what is in the picture %u ", i);
+    grid_buf_puts(&text, "\"}]}]}");
+    free(image);
+    return cut(text);
+}
+
+static double key_us(const struct body *body, size_t rounds, uint32_t *out_keys)
+{
+    struct grid_hash_seed seed;
+    grid_hash_seed_init(&seed, 42);
+    double *took = calloc(rounds, sizeof *took);
+    uint64_t keys[GRID_MAX_KEYS];
+    struct grid_keyed keyed;
+    for (size_t i = 0; i < rounds; i++) {
+        double start = now_us();
+        grid_keys_make(&seed, GRID_API_CHAT, body->slices, body->n_slices, false, true, (struct grid_str){NULL, 0}, keys,
+                       &keyed);
+        took[i] = now_us() - start;
+    }
+    double result = median(took, rounds);
+    free(took);
+    *out_keys = keyed.n;
+    return result;
+}
+
+#define TABLES 16u
+
+/* Tables full of other prompts, of which the first `full` hold all 512 keys and the others the first 32. */
+static double match_us(size_t full, double *out_confirm_us)
+{
+    struct grid_table *tables[TABLES];
+    uint64_t keys[GRID_MAX_KEYS], other[GRID_MAX_KEYS], x = 88172645463325252ull;
+    double took[ROUNDS], confirmed[ROUNDS];
+    for (size_t i = 0; i < GRID_MAX_KEYS; i++)
+        keys[i] = (x ^= x << 13, x ^= x >> 7, x ^= x << 17);
+    for (size_t t = 0; t < TABLES; t++) {
+        tables[t] = grid_index_table_new(NULL, 16384);
+        for (unsigned fill = 0; fill < 31; fill++) {
+            for (size_t i = 0; i < GRID_MAX_KEYS; i++)
+                other[i] = (x ^= x << 13, x ^= x >> 7, x ^= x << 17);
+            (void)grid_index_confirm(tables[t], other, GRID_MAX_KEYS, 0, 1u << 30);
+        }
+        (void)grid_index_confirm(tables[t], keys, t < full ? GRID_MAX_KEYS : 32, 0, 1u << 30);
+    }
+    for (size_t round = 0; round < ROUNDS; round++) {
+        double start = now_us();
+        uint32_t sum = 0;
+        for (size_t t = 0; t < TABLES; t++)
+            sum += grid_index_match(tables[t], keys, GRID_MAX_KEYS, 1);
+        took[round] = now_us() - start;
+        if (sum < 32)
+            abort();
+        start = now_us();
+        (void)grid_index_confirm(tables[0], keys, GRID_MAX_KEYS, 0, 1u << 30);
+        confirmed[round] = now_us() - start;
+    }
+    for (size_t t = 0; t < TABLES; t++)
+        grid_index_table_unref(tables[t]);
+    *out_confirm_us = median(confirmed, ROUNDS);
+    return median(took, ROUNDS);
+}
+
+int main(void)
+{
+    struct body small = chat_body(8192), large = chat_body(140 * 1024), image = image_body(10u << 20);
+    uint32_t small_keys = 0, large_keys = 0, image_keys = 0;
+    double small_us = key_us(&small, ROUNDS, &small_keys), large_us = key_us(&large, ROUNDS, &large_keys);
+    double image_us = key_us(&image, 21, &image_keys), confirm_us = 0;
+    double one_us = match_us(1, &confirm_us), all_us = match_us(TABLES, &confirm_us);
+    struct grid_table *table = grid_index_table_new(NULL, 16384);
+    struct grid_table_view view = grid_index_view(table);
+    printf("{\"keys_8k_us\":%.2f,\"keys_8k\":%u,\"keys_128k_us\":%.2f,\"keys_128k\":%u,\"body_128k_bytes\":%zu,"
+           "\"image_10m_gb_s\":%.2f,\"match_one_full_us\":%.2f,\"match_all_full_us\":%.2f,\"confirm_512_us\":%.2f,"
+           "\"index_bytes_an_entry\":%.1f}\n",
+           small_us, small_keys, large_us, large_keys, large.len, (double)image.len / image_us / 1e3, one_us, all_us,
+           confirm_us, (double)view.bytes / view.capacity);
+    grid_index_table_unref(table);
+    (void)image_keys;
+    return 0;
+}

@@ -1,0 +1,209 @@
+"""`grid-gateway check`: what it accepts, and that each refusal names file, line and field."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from grid import BINARY, ROOT
+
+SERVING = """\
+local_site: east
+candidates:
+  - {kind: inference_model, name: llama, site: east, cluster: pool-east}
+  - {kind: inference_model, name: llama, site: west, cluster: pool-west}
+clusters:
+  - {name: pool-east, endpoints: ["127.0.0.1:8000"]}
+  - name: pool-west
+    endpoints: ["west.example:8001"]
+"""
+GATEWAY = """\
+listen: 127.0.0.1:8080
+grid_site_route:
+  model_header: X-Model
+serving_config_path: serving.yaml
+"""
+
+
+def check(folder, gateway=GATEWAY, serving=SERVING, env=None, options=(), name='gateway.yaml'):
+    """The command's result on these two files, run from another folder than theirs."""
+    if serving is not None:
+        (folder / 'serving.yaml').write_text(serving)
+    (folder / name).write_text(gateway)
+    whole = {k: v for k, v in os.environ.items() if k != 'GRID_SERVING_CONFIG'}
+    whole.update(env or {})
+    return subprocess.run([BINARY, 'check', '-c', str(folder / name), *options], capture_output=True, text=True,
+                          env=whole, cwd='/', timeout=60)
+
+
+def refusals(folder, *args, **kwargs):
+    """Each refusal as (file name, line, field, message)."""
+    done = check(folder, *args, **kwargs)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout == ''
+    out = []
+    for line in done.stderr.splitlines():
+        path, number, rest = line.split(':', 2)
+        field, message = rest.strip().split(': ', 1)
+        out.append((os.path.basename(path), int(number), field, message))
+    assert out
+    return out
+
+
+def test_a_good_pair_is_summed_up(tmp_path):
+    done = check(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ''
+    lines = dict(line.split(None, 1) for line in done.stdout.splitlines()[1:])
+    assert lines['listen'] == '127.0.0.1:8080'
+    assert lines['sites'] == 'east, west'
+    assert lines['clusters'] == 'pool-east, pool-west'
+    assert lines['models'] == 'llama'
+
+
+def test_the_examples_are_good():
+    done = subprocess.run([BINARY, 'check', '-c', os.path.join(ROOT, 'examples', 'gateway.yaml'), '--with-envoy'],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert 'models    llama' in done.stdout
+
+
+def test_json_and_a_serving_config_in_place_are_read(tmp_path):
+    serving = {'local_site': 'east', 'candidates': [{'kind': 'inference_model', 'name': 'm', 'site': 'east',
+                                                      'cluster': 'p'}],
+               'clusters': [{'name': 'p', 'endpoints': ['[::1]:9']}]}
+    text = json.dumps({'listen': '[::1]:8080', 'max_body_bytes': 1048576, 'serving': serving}, indent=1)
+    done = check(tmp_path, text, serving=None, name='gateway.json')
+    assert done.returncode == 0, done.stderr
+    assert 'listen    [::1]:8080' in done.stdout
+
+
+def test_words_of_yaml_are_text_where_text_is_wanted(tmp_path):
+    serving = SERVING.replace('name: llama, site: east', 'name: 007, site: no').replace('local_site: east',
+                                                                                       'local_site: no')
+    done = check(tmp_path, serving=serving)
+    assert done.returncode == 0, done.stderr
+    assert 'models    007, llama' in done.stdout
+    assert 'sites     no, west' in done.stdout
+
+
+def test_a_whole_number_in_exponent_form_is_one(tmp_path):
+    assert check(tmp_path, GATEWAY + 'max_body_bytes: 1.048576e+06\n').returncode == 0
+    assert refusals(tmp_path, GATEWAY + 'max_body_bytes: 1.5e+00\n')[0][1:3] == (5, 'max_body_bytes')
+
+
+@pytest.mark.parametrize('line, field, says', [
+    ('lissen: 127.0.0.1:1', 'lissen', 'unknown field'),
+    ('role: provider', 'role', 'not supported by this version'),
+    ('role: other', 'role', 'consumer'),
+    ('admin: 0.0.0.0:9901', 'admin', 'loopback'),
+    ('admin: "[::]:9901"', 'admin', 'loopback'),
+    ('admin: 127.0.0.1:8080', 'admin', 'same port'),
+    ('ops: 0.0.0.0:8080', 'ops', 'same port'),
+    ('ops: nowhere', 'ops', 'ADDRESS:PORT'),
+    ('ops: 127.0.0.1:0', 'ops', 'ADDRESS:PORT'),
+    ('ops: 127.0.0.1:65536', 'ops', 'ADDRESS:PORT'),
+    ('max_body_bytes: 0', 'max_body_bytes', 'from 1 to'),
+    ('max_body_bytes: 1_000', 'max_body_bytes', 'whole number'),
+    ('max_body_bytes: .inf', 'max_body_bytes', 'whole number'),
+    ('concurrency: -1', 'concurrency', 'from 1 to'),
+    ('timeouts: {idle_ms: 1.5}', 'timeouts.idle_ms', 'whole number'),
+    ('timeouts: {idle: 1}', 'timeouts.idle', 'unknown field'),
+    ('timeouts: 5', 'timeouts', 'mapping'),
+    ('log_level: loud', 'log_level', 'one of'),
+    ('access_log: maybe', 'access_log', 'true or false'),
+    ('http_filters_before: [{name: x}]', 'http_filters_before[0]', 'typed_config'),
+    ('tls: {cert_path: /nonexistent, key_path: /nonexistent}', 'tls.cert_path', 'cannot read'),
+    ('tls: {cert_path: gateway.yaml}', 'tls', 'both needed'),
+    ('prefix_affinity: {}', 'prefix_affinity', 'unknown field'),
+    ('listen: 127.0.0.1:1', 'syntax', 'duplicate'),
+])
+def test_a_wrong_field_is_named_with_its_line(tmp_path, line, field, says):
+    found = refusals(tmp_path, GATEWAY + '# a comment\n' + line + '\n')
+    assert [f for f in found if f[:3] == ('gateway.yaml', 6, field) and says in f[3]], found
+
+
+def test_all_refusals_of_both_files_come_at_once(tmp_path):
+    found = refusals(tmp_path, GATEWAY.replace('model_header: X-Model', 'prefix_affinity:\n    threshold: 1.5')
+                     + 'role: provider\n', SERVING.replace('site: west', 'site: West'))
+    places = {(name, line, field) for name, line, field, _ in found}
+    assert ('gateway.yaml', 4, 'grid_site_route.prefix_affinity.threshold') in places
+    assert ('gateway.yaml', 6, 'role') in places
+    assert ('serving.yaml', 4, 'candidates[1].site') in places
+
+
+def test_the_serving_config_is_held_to_its_fields(tmp_path):
+    assert refusals(tmp_path, serving=SERVING + 'prefix_affinity: {}\n')[0][:3] == ('serving.yaml', 9,
+                                                                                 'prefix_affinity')
+    found = refusals(tmp_path, serving=SERVING.replace('"west.example:8001"', '"west.example"'))
+    assert found[0][:2] == ('serving.yaml', 8) and found[0][2].startswith('clusters[1].endpoints')
+    found = refusals(tmp_path, serving=SERVING + '    tls: {ca_path: missing.pem}\n')
+    assert found == [('serving.yaml', 9, 'clusters[1].tls.ca_path', found[0][3])]
+    assert str(tmp_path / 'missing.pem') in found[0][3], 'a path is taken from the folder of its file'
+
+
+def test_a_tag_key_must_be_there_and_long_enough(tmp_path):
+    gateway = GATEWAY.replace('model_header: X-Model', 'prefix_affinity: {tag_key_path: tag.key}')
+    field = 'grid_site_route.prefix_affinity.tag_key_path'
+    assert refusals(tmp_path, gateway)[0][:3] == ('gateway.yaml', 3, field)
+    (tmp_path / 'tag.key').write_bytes(b'k' * 31)
+    assert '31 bytes' in refusals(tmp_path, gateway)[0][3]
+    (tmp_path / 'tag.key').write_bytes(b'k' * 32)
+    assert check(tmp_path, gateway).returncode == 0
+
+
+def test_the_variable_names_the_serving_config_too(tmp_path):
+    bare = GATEWAY.replace('serving_config_path: serving.yaml\n', '')
+    serving = str(tmp_path / 'serving.yaml')
+    assert refusals(tmp_path, bare)[0][2] == 'serving_config_path'
+    assert check(tmp_path, bare, env={'GRID_SERVING_CONFIG': serving}).returncode == 0
+    assert check(tmp_path, env={'GRID_SERVING_CONFIG': serving}).returncode == 0, 'the same file twice is no clash'
+    (tmp_path / 'other.yaml').write_text(SERVING)
+    found = refusals(tmp_path, env={'GRID_SERVING_CONFIG': str(tmp_path / 'other.yaml')})
+    assert found[0][1:3] == (4, 'serving_config_path')
+    in_place = bare + 'serving: ' + json.dumps({'local_site': 'east', 'candidates': [], 'peers': [],
+                                                'window_secs': 60, 'load_window_ms': 30000}) + '\n'
+    assert check(tmp_path, in_place).returncode == 0
+    assert refusals(tmp_path, in_place, env={'GRID_SERVING_CONFIG': serving})[0][2] == 'serving'
+
+
+@pytest.mark.parametrize('text, line', [
+    ('listen: &a 127.0.0.1:1\nadmin: *a\n', 2),
+    ('listen: 127.0.0.1:1\n---\nadmin: x\n', 2),
+    ('listen: 127.0.0.1:1\nops: !foo x\n', 2),
+    ('listen: 127.0.0.1:1\n\n[a]: x\n', 3),
+    ('listen: "127.0.0.1:1\n', 2),
+    ('a: ' + '[' * 70 + ']' * 70 + '\n', 1),
+    ('listen: 127.0.0.1:1\n\tops: x\n', 2),
+])
+def test_what_is_no_plain_yaml_is_refused(tmp_path, text, line):
+    found = refusals(tmp_path, text)
+    assert found[0][2] == 'syntax'
+    assert found[0][1] in (line, line - 1), found
+
+
+def test_a_missing_file_and_an_empty_one_are_refused(tmp_path):
+    assert refusals(tmp_path, serving=None)[0][0] == 'serving.yaml'
+    assert refusals(tmp_path, '')[0][2] == 'document'
+    assert refusals(tmp_path, '[]')[0][2] == 'document'
+
+
+def test_envoy_judges_its_own_filters(tmp_path):
+    text = GATEWAY + 'http_filters_before:\n  - name: envoy.filters.http.cors\n    typed_config: {"@type": "%s"}\n'
+    good = 'type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors'
+    done = check(tmp_path, text % good, options=('--with-envoy',))
+    assert done.returncode == 0, done.stderr
+    done = check(tmp_path, text % (good + 'Nonsense'), options=('--with-envoy',))
+    assert done.returncode == 1
+    assert 'Envoy refuses' in done.stderr
+
+
+def test_the_command_line(tmp_path):
+    def status(*args):
+        return subprocess.run([BINARY, 'check', *args], capture_output=True, text=True, timeout=60)
+    assert status().returncode == 2
+    assert status('-c').returncode == 2
+    assert status('-c', 'a', 'b').returncode == 2
+    assert status('--nonsense').returncode == 2
+    shown = status('--help')
+    assert shown.returncode == 0 and 'Exit status' in shown.stdout and shown.stderr == ''
