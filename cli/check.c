@@ -90,7 +90,8 @@ static bool write_whole(const struct grid_state *state, char *error, size_t erro
     json_object_del(root, "dynamic_resources");
     size_t i;
     json_t *cluster;
-    json_array_foreach(json_object_get(clusters, "resources"), i, cluster) {
+    json_array_foreach(json_object_get(clusters, "resources"), i, cluster)
+    {
         json_object_del(cluster, "@type"); /* that is for a list of any kind */
     }
     char *text = grid_render_text(root);
@@ -111,8 +112,12 @@ static bool ask_envoy(const struct grid_gateway *gateway, char *error, size_t er
                 grid_state_write(&state, gateway, error, error_size) != GRID_STATE_FAILED &&
                 write_whole(&state, error, error_size);
     if (good) {
-        struct grid_launch launch = {.envoy = envoy, .module_dir = module, .state_dir = state.dir,
-                                     .log_level = "error", .drain_seconds = 1, .validate = true};
+        struct grid_launch launch = {.envoy = envoy,
+                                     .module_dir = module,
+                                     .state_dir = state.dir,
+                                     .log_level = "error",
+                                     .drain_seconds = 1,
+                                     .validate = true};
         int status = 1;
         pid_t child = grid_launch_envoy(&launch, error, error_size);
         good = child != 0 && waitpid(child, &status, 0) == child && status == 0;
@@ -149,12 +154,13 @@ static void usage(FILE *to)
 {
     fputs("usage: grid-gateway check -c FILE [--with-envoy]\n"
           "\n"
-          "Checks a gateway's configuration together with the serving config that it names, and the files that they\n"
-          "name. Prints a summary, or everything that is wrong on standard error, one line each:\n"
+          "Checks a gateway's configuration together with the serving config that it names, and the files\n"
+          "that they name. Prints a summary, or everything that is wrong on standard error, one line each:\n"
           "  file:line: field: message\n"
           "\n"
-          "  -c, --config FILE    the gateway's configuration, YAML or JSON (examples/gateway.yaml)\n"
-          "      --with-envoy     let Envoy read the rendered configuration too (http_filters_before, certificates)\n"
+          "  -c, --config FILE    the gateway's configuration, YAML or JSON (see examples/gateway.yaml)\n"
+          "      --with-envoy     let Envoy read the rendered configuration too: it alone can judge\n"
+          "                       http_filters_before and the contents of certificates\n"
           "  -h, --help           this text\n"
           "\n"
           "Environment\n"

@@ -35,8 +35,8 @@ struct reading {
     struct grid_gateway *out;
 };
 
-void grid_report_add(struct grid_report *report, const char *file, unsigned line, const char *field,
-                     const char *format, ...)
+void grid_report_add(struct grid_report *report, const char *file, unsigned line, const char *field, const char *format,
+                     ...)
 {
     char message[1024];
     va_list args;
@@ -69,8 +69,8 @@ static void refuse_all(struct reading *r, size_t base, const char *prefix, const
                        enum grid_status status)
 {
     if (errors->count == 0) {
-        grid_report_add(r->report, r->file, grid_yaml_line(r->yaml, base), *prefix != '\0' ? prefix : "document",
-                        "%s", grid_status_name(status));
+        grid_report_add(r->report, r->file, grid_yaml_line(r->yaml, base), *prefix != '\0' ? prefix : "document", "%s",
+                        grid_status_name(status));
     }
     for (size_t i = 0; i < errors->count; i++) {
         const struct grid_err *err = &errors->items[i];
@@ -94,7 +94,8 @@ static void only(struct reading *r, json_t *object, const char *prefix, const ch
 {
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         bool known = false;
         for (size_t i = 0; names[i] != NULL && !known; i++) {
             known = strcmp(names[i], key) == 0;
@@ -107,8 +108,7 @@ static void only(struct reading *r, json_t *object, const char *prefix, const ch
     }
 }
 
-static void read_number(struct reading *r, json_t *object, const char *path, double least, double most,
-                        uint64_t *out)
+static void read_number(struct reading *r, json_t *object, const char *path, double least, double most, uint64_t *out)
 {
     const char *dot = strrchr(path, '.');
     json_t *value = member(object, dot != NULL ? dot + 1 : path);
@@ -145,8 +145,8 @@ static void read_path(struct reading *r, json_t *object, const char *path, char 
 {
     const char *text = read_text(r, object, path);
     char whole[GRID_PATH_BYTES];
-    if (text != NULL && !(grid_files_beside(r->file, text, whole, sizeof whole) &&
-                          grid_files_absolute(whole, out, GRID_PATH_BYTES))) {
+    if (text != NULL &&
+        !(grid_files_beside(r->file, text, whole, sizeof whole) && grid_files_absolute(whole, out, GRID_PATH_BYTES))) {
         refuse(r, path, "the path is too long");
     }
 }
@@ -206,8 +206,7 @@ static void read_timeouts(struct reading *r, json_t *root)
 static void read_filters(struct reading *r, json_t *root)
 {
     struct grid_str text;
-    if (member(root, "http_filters_before") == NULL ||
-        !grid_yaml_find(r->yaml, "http_filters_before", &text)) {
+    if (member(root, "http_filters_before") == NULL || !grid_yaml_find(r->yaml, "http_filters_before", &text)) {
         r->out->filters_before = json_array();
         return;
     }
@@ -219,7 +218,8 @@ static void read_filters(struct reading *r, json_t *root)
     }
     size_t i;
     json_t *filter;
-    json_array_foreach(r->out->filters_before, i, filter) {
+    json_array_foreach(r->out->filters_before, i, filter)
+    {
         char path[64];
         snprintf(path, sizeof path, "http_filters_before[%zu]", i);
         if (!json_is_string(json_object_get(filter, "name")) ||
@@ -342,9 +342,9 @@ static void read_serving(struct reading *r, json_t *root, const struct grid_sour
     variable = variable != NULL && *variable != '\0' ? variable : NULL;
     if (member(root, "serving") != NULL) {
         if (named != NULL || variable != NULL) {
-            refuse(r, "serving", named != NULL ? "given beside serving_config_path; one of the two is needed"
-                                               : "given beside the variable " SERVING_VARIABLE
-                                                 "; one of the two is needed");
+            refuse(r, "serving",
+                   named != NULL ? "given beside serving_config_path; one of the two is needed"
+                                 : "given beside the variable " SERVING_VARIABLE "; one of the two is needed");
         } else if (grid_yaml_find(r->yaml, "serving", &text)) {
             parse_serving(r, text, "serving");
         }
@@ -377,10 +377,23 @@ static void read_serving(struct reading *r, json_t *root, const struct grid_sour
 
 static void read_root(struct reading *r, json_t *root, const struct grid_source *kept_serving)
 {
-    static const char *const names[] = {
-        "listen",  "admin",  "ops",         "role",     "max_body_bytes",      "max_heap_bytes",
-        "tls",     "max_connections",       "timeouts", "http_filters_before", "grid_site_route",
-        "serving", "serving_config_path",   "concurrency", "log_level",        "access_log", NULL};
+    static const char *const names[] = {"listen",
+                                        "admin",
+                                        "ops",
+                                        "role",
+                                        "max_body_bytes",
+                                        "max_heap_bytes",
+                                        "tls",
+                                        "max_connections",
+                                        "timeouts",
+                                        "http_filters_before",
+                                        "grid_site_route",
+                                        "serving",
+                                        "serving_config_path",
+                                        "concurrency",
+                                        "log_level",
+                                        "access_log",
+                                        NULL};
     struct grid_gateway *out = r->out;
     uint64_t concurrency = 0;
     only(r, root, "", names);
@@ -404,16 +417,17 @@ static void read_root(struct reading *r, json_t *root, const struct grid_source 
 bool grid_config_load(const char *path, const struct grid_source *kept_file, const struct grid_source *kept_serving,
                       struct grid_gateway *out, struct grid_report *report)
 {
-    *out = (struct grid_gateway){.max_body_bytes = GRID_DEFAULT_MAX_BODY_BYTES, .connect_ms = 1000,
-                                 .request_body_ms = 60000, .idle_ms = 3600000};
+    *out = (struct grid_gateway){.max_body_bytes = GRID_DEFAULT_MAX_BODY_BYTES,
+                                 .connect_ms = 1000,
+                                 .request_body_ms = 60000,
+                                 .idle_ms = 3600000};
     struct grid_yaml yaml = {0};
     json_t *root = NULL;
     snprintf(out->file.path, sizeof out->file.path, "%s", path);
     if (take_text(&out->file, kept_file, report) && take_yaml(&out->file, &yaml, report)) {
         json_error_t error; /* numbers as fractions: 1.0e+06 is then a whole number like any other */
         root = json_loadb(yaml.json, yaml.len,
-                          JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL,
-                          &error);
+                          JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &error);
         struct reading r = {.yaml = &yaml, .file = path, .report = report, .out = out};
         if (root == NULL) {
             size_t at = error.position > 0 ? (size_t)error.position - 1 : 0;

@@ -49,8 +49,8 @@ struct grid_report {
     size_t count;
     struct grid_buf lines;
 };
-void grid_report_add(struct grid_report *report, const char *file, unsigned line, const char *field,
-                     const char *format, ...) __attribute__((format(printf, 5, 6)));
+void grid_report_add(struct grid_report *report, const char *file, unsigned line, const char *field, const char *format,
+                     ...) __attribute__((format(printf, 5, 6)));
 void grid_report_done(struct grid_report *report);
 
 /* Loads the file at `path`. Texts that are given in `kept_file` and `kept_serving` (NULL: none) are taken in place of

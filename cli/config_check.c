@@ -133,8 +133,8 @@ static void check_readable(const struct grid_yaml *yaml, const char *file, struc
     }
 }
 
-static void check_tag_key(const struct grid_yaml *yaml, const char *file, struct grid_report *report,
-                          const char *field, const char *path)
+static void check_tag_key(const struct grid_yaml *yaml, const char *file, struct grid_report *report, const char *field,
+                          const char *path)
 {
     char *text, error[GRID_PATH_BYTES + 256];
     size_t len;
@@ -227,8 +227,8 @@ static void check_cluster(const struct grid_gateway *gateway, const struct grid_
     const struct {
         const char *name;
         struct grid_str path;
-    } files[] = {{"ca_path", cluster->tls.ca_path}, {"cert_path", cluster->tls.cert_path},
-                 {"key_path", cluster->tls.key_path}};
+    } files[] = {
+        {"ca_path", cluster->tls.ca_path}, {"cert_path", cluster->tls.cert_path}, {"key_path", cluster->tls.key_path}};
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
         snprintf(field, sizeof field, "%sclusters[%zu].tls.%s", prefix, i, files[k].name);
         if (!grid_config_serving_path(gateway, files[k].path, path, sizeof path)) {

@@ -10,7 +10,8 @@
  *           on its /metrics, the depths are its grid_route_site_score, tokens are the site's own usage. Run, blocks and
  *           worth come from the same core, asked in this process about the same requests with the same depths; when
  *           it and the gateway disagree, the demo fails. No process and no file is left behind.
- * Not here  Processes (demo_grid.c), HTTP (demo_client.c), texts (demo_talk.c), the core (demo_twin.c), lines (demo_print.c).
+ * Not here  Processes (demo_grid.c), HTTP (demo_client.c), texts (demo_talk.c), the core (demo_twin.c), lines
+ *           (demo_print.c).
  */
 #include "cli.h"
 #include "demo_print.h"
@@ -101,6 +102,7 @@ static bool wait_for_depths(struct demo *demo, struct grid_demo_grid *grid, cons
                             struct grid_demo_view *out_view)
 {
     double end_s = grid_client_now() + limit_s;
+    *out_view = (struct grid_demo_view){.depths = {NAN, NAN, NAN}};
     while (grid_client_now() < end_s) {
         bool good = grid_demo_grid_look(grid, &demo->loop, out_view);
         for (size_t i = 0; good && i < GRID_DEMO_SITES; i++)
@@ -135,8 +137,8 @@ static bool crowd(struct demo *demo, struct grid_demo_grid *grid, const double *
     return good;
 }
 
-/* A crowd at every site but one has come and gone, and the gateway still sees its queue in the window. On a busy machine
- * no poll may have met the queue: then once more. */
+/* A crowd at every site but one has come and gone, and the gateway still sees its queue in the window. On a busy
+ * machine no poll may have met the queue: then once more. */
 static bool crowd_others(struct demo *demo, struct grid_demo_grid *grid, size_t quiet, struct grid_demo_view *out_view)
 {
     static const double none[GRID_DEMO_SITES] = {0};

@@ -111,7 +111,7 @@ void grid_demo_print_sums(const struct grid_demo_sum *with, const struct grid_de
 void grid_demo_print_verdict(bool good, const char *format, ...)
 {
     va_list args;
-    put(good ? GREEN : RED, 0, good ? "It stuck: " : "It did not stick: ");
+    put(good ? GREEN : RED, 0, good ? "It stuck: " : "Not as it should be: ");
     va_start(args, format);
     (void)vprintf(format, args);
     va_end(args);

@@ -13,8 +13,8 @@
 
 /* One turn of a conversation, as it was. */
 struct grid_demo_turn {
-    unsigned number;
     size_t site; /* where it was answered; GRID_DEMO_SITES: unknown */
+    unsigned number;
     enum grid_outcome outcome;
     uint32_t run, blocks;
     double depths[GRID_DEMO_SITES]; /* when it was sent */

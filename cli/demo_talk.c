@@ -34,7 +34,7 @@ json_t *grid_demo_talk_new(void)
     static const char *const regions[] = {"east", "west", "north", "south", "central"};
     static const char *const matters[] = {"a refund",      "an invoice", "a slow page", "a lost parcel",
                                           "a new address", "a login",    "an outage"};
-    struct grid_buf text = {.limit = 2 * HANDBOOK_BYTES};
+    struct grid_buf text = {.limit = (size_t)2 * HANDBOOK_BYTES};
     grid_buf_puts(&text, "You are the support assistant of a chain of web shops. Answer by this handbook.\n");
     for (unsigned rule = 1; !text.failed && text.len < HANDBOOK_BYTES; rule++)
         grid_buf_printf(&text,

@@ -62,8 +62,7 @@ static bool read_all(int fd, size_t limit, char **out_text, size_t *out_len)
     return false;
 }
 
-bool grid_files_read(const char *path, size_t limit, char **out_text, size_t *out_len, char *error,
-                     size_t error_size)
+bool grid_files_read(const char *path, size_t limit, char **out_text, size_t *out_len, char *error, size_t error_size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -95,8 +94,7 @@ static bool write_all(int fd, const char *text, size_t len)
     return true;
 }
 
-bool grid_files_write(const char *dir, const char *name, const void *text, size_t len, char *error,
-                      size_t error_size)
+bool grid_files_write(const char *dir, const char *name, const void *text, size_t len, char *error, size_t error_size)
 {
     char path[GRID_PATH_BYTES], fresh[GRID_PATH_BYTES + 8];
     int n = snprintf(path, sizeof path, "%s/%s", dir, name);

@@ -91,8 +91,9 @@ bool grid_launch_find_envoy(char *out, size_t out_size, char *error, size_t erro
     if (find_in_path(out, out_size)) {
         return true;
     }
-    snprintf(error, error_size, "no Envoy found: install Envoy " GRID_ENVOY_VERSION
-                                " as `envoy` in PATH, or name it in the variable GRID_ENVOY");
+    snprintf(error, error_size,
+             "no Envoy found: install Envoy " GRID_ENVOY_VERSION
+             " as `envoy` in PATH, or name it in the variable GRID_ENVOY");
     return false;
 }
 
@@ -108,8 +109,10 @@ bool grid_launch_find_module(char *out, size_t out_size, char *error, size_t err
     char path[GRID_PATH_BYTES];
     int n = snprintf(path, sizeof path, "%s/lib" GRID_MODULE_NAME ".so", out);
     if (!found || n < 0 || (size_t)n >= sizeof path || access(path, R_OK) != 0) {
-        snprintf(error, error_size, "no lib" GRID_MODULE_NAME ".so in %s; the variable GRID_MODULE_DIR names its "
-                                    "folder", out);
+        snprintf(error, error_size,
+                 "no lib" GRID_MODULE_NAME ".so in %s; the variable GRID_MODULE_DIR names its "
+                 "folder",
+                 out);
         return false;
     }
     return true;
@@ -169,7 +172,7 @@ bool grid_launch_check_version(const char *envoy, char *error, size_t error_size
     close(ends[1]);
     char text[512] = "", version[64] = "";
     size_t len = 0;
-    for (ssize_t n = 1; child > 0 && n > 0 && len < sizeof text - 1; len += n > 0 ? (size_t)n : 0) {
+    for (ssize_t n = 1; child > 0 && n > 0 && len<sizeof text - 1; len += n> 0 ? (size_t)n : 0) {
         n = read(ends[0], text + len, sizeof text - 1 - len);
     }
     close(ends[0]);
@@ -194,9 +197,18 @@ pid_t grid_launch_envoy(const struct grid_launch *launch, char *error, size_t er
     snprintf(config, sizeof config, "%s/envoy.json", launch->state_dir);
     snprintf(drain, sizeof drain, "%u", launch->drain_seconds);
     snprintf(workers, sizeof workers, "%u", launch->concurrency);
-    const char *argv[] = {launch->envoy, "-c",           config, "--disable-hot-restart",
-                          "--log-level", launch->log_level, "--drain-time-s", drain,
-                          NULL,          NULL,           NULL,   NULL,
+    const char *argv[] = {launch->envoy,
+                          "-c",
+                          config,
+                          "--disable-hot-restart",
+                          "--log-level",
+                          launch->log_level,
+                          "--drain-time-s",
+                          drain,
+                          NULL,
+                          NULL,
+                          NULL,
+                          NULL,
                           NULL};
     size_t n = 8;
     if (launch->concurrency > 0) {
@@ -243,9 +255,9 @@ static int dial(const struct grid_address *address)
     }
     int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct timeval limit = {.tv_sec = ADMIN_SECONDS};
-    if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
-                    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
-                    connect(fd, to, to_len) != 0)) {
+    if (fd >= 0 &&
+        (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
+         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 || connect(fd, to, to_len) != 0)) {
         close(fd);
         return -1;
     }
@@ -261,11 +273,13 @@ int grid_launch_admin(const struct grid_address *admin, const char *method, cons
     if (fd < 0) {
         return 0;
     }
-    int n = snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
-                                        "content-length: 0\r\n\r\n", method, path);
+    int n = snprintf(text, sizeof text,
+                     "%s %s HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+                     "content-length: 0\r\n\r\n",
+                     method, path);
     size_t len = 0;
     if (send(fd, text, (size_t)n, MSG_NOSIGNAL) == n) {
-        for (ssize_t got = 1; got > 0 && len < sizeof text - 1; len += got > 0 ? (size_t)got : 0) {
+        for (ssize_t got = 1; got > 0 && len<sizeof text - 1; len += got> 0 ? (size_t)got : 0) {
             got = recv(fd, text + len, sizeof text - 1 - len, 0);
         }
     }

@@ -19,7 +19,10 @@ static void watch_folder(int inotify, const char *path)
     if (path[0] == '\0') {
         return;
     }
-    snprintf(dir, sizeof dir, "%.*s", slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path),
+    snprintf(dir, sizeof dir, "%.*s",
+             slash == NULL   ? 1
+             : slash == path ? 1
+                             : (int)(slash - path),
              slash == NULL ? "." : path);
     if (inotify_add_watch(inotify, dir, FOLDER_EVENTS) < 0) {
         fprintf(stderr, "grid-gateway: cannot watch %s; changes are seen within seconds all the same\n", dir);
@@ -44,8 +47,8 @@ static void source_copy(struct grid_source *to, const struct grid_source *from)
 
 void grid_reload_start(struct grid_reload_watch *watch, const char *path, struct grid_gateway *first)
 {
-    *watch = (struct grid_reload_watch){.path = path, .good = *first,
-                                        .inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+    *watch =
+        (struct grid_reload_watch){.path = path, .good = *first, .inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
     *first = (struct grid_gateway){0};
     source_copy(&watch->seen_file, &watch->good.file);
     source_copy(&watch->seen_serving, &watch->good.serving_file);
@@ -79,8 +82,7 @@ static bool changed(struct grid_source *seen)
 {
     char *text, error[GRID_PATH_BYTES + 256];
     size_t len;
-    if (seen->path[0] == '\0' ||
-        !grid_files_read(seen->path, GRID_YAML_MAX_BYTES, &text, &len, error, sizeof error)) {
+    if (seen->path[0] == '\0' || !grid_files_read(seen->path, GRID_YAML_MAX_BYTES, &text, &len, error, sizeof error)) {
         return false;
     }
     if (seen->text != NULL && len == seen->len && memcmp(text, seen->text, len) == 0) {

@@ -129,12 +129,12 @@ static json_t *main_hcm(const struct grid_gateway *gateway)
     json_t *filters = json_deep_copy(gateway->filters_before);
     json_array_append_new(filters, module_filter(GRID_MODULE_NAME));
     json_array_append_new(filters, router_filter());
-    json_t *hcm = json_pack(
-        "{s:s, s:s, s:s, s:b, s:b, s:s, s:i, s:s, s:b, s:o, s:o}", "@type", TYPE HCM, "stat_prefix", "ingress",
-        "codec_type", "AUTO", "normalize_path", 1, "merge_slashes", 0, "path_with_escaped_slashes_action",
-        "KEEP_UNCHANGED", "max_request_headers_kb", MAX_HEADERS_KB, "server_header_transformation", "PASS_THROUGH",
-        "preserve_external_request_id", 1, "http_filters", filters, "route_config",
-        host_of("main", main_route(gateway)));
+    json_t *hcm =
+        json_pack("{s:s, s:s, s:s, s:b, s:b, s:s, s:i, s:s, s:b, s:o, s:o}", "@type", TYPE HCM, "stat_prefix",
+                  "ingress", "codec_type", "AUTO", "normalize_path", 1, "merge_slashes", 0,
+                  "path_with_escaped_slashes_action", "KEEP_UNCHANGED", "max_request_headers_kb", MAX_HEADERS_KB,
+                  "server_header_transformation", "PASS_THROUGH", "preserve_external_request_id", 1, "http_filters",
+                  filters, "route_config", host_of("main", main_route(gateway)));
     /* A client's address is the peer's, and no client counts as internal: else its x-envoy-* headers would steer. */
     json_object_set_new(hcm, "use_remote_address", json_true());
     json_object_set_new(hcm, "internal_address_config", json_object());
@@ -217,8 +217,7 @@ static json_t *bootstrap_extension(const struct grid_gateway *gateway, const cha
     char config[GRID_PATH_BYTES + 32];
     snprintf(config, sizeof config, "%s\n%" PRIu64, state_dir, gateway->max_body_bytes);
     return json_pack("{s:s, s:{s:s, s:o, s:s, s:o}}", "name", "envoy.bootstrap.dynamic_modules", "typed_config",
-                     "@type",
-                     TYPE "envoy.extensions.bootstrap.dynamic_modules.v3.DynamicModuleBootstrapExtension",
+                     "@type", TYPE "envoy.extensions.bootstrap.dynamic_modules.v3.DynamicModuleBootstrapExtension",
                      "dynamic_module_config", module(), "extension_name", "grid", "extension_config",
                      string_value(config));
 }
@@ -237,12 +236,11 @@ char *grid_render_envoy(const struct grid_gateway *gateway, const char *state_di
     json_t *listeners = json_pack(
         "[o, o]", listener("main", &gateway->listen, main_hcm(gateway), gateway->tls ? downstream_tls(gateway) : NULL),
         listener("ops", &gateway->ops, ops_hcm(), NULL));
-    json_t *root = json_pack("{s:{s:s, s:s}, s:{s:o}, s:{s:o}, s:{s:{s:{s:s}}}, s:o, s:[o]}", "node", "id",
-                             "grid-gateway", "cluster", "grid", "admin", "address",
-                             grid_render_address(&gateway->admin), "static_resources", "listeners", listeners,
-                             "dynamic_resources", "cds_config", "path_config_source", "path", clusters,
-                             "layered_runtime", runtime(), "bootstrap_extensions",
-                             bootstrap_extension(gateway, state_dir));
+    json_t *root =
+        json_pack("{s:{s:s, s:s}, s:{s:o}, s:{s:o}, s:{s:{s:{s:s}}}, s:o, s:[o]}", "node", "id", "grid-gateway",
+                  "cluster", "grid", "admin", "address", grid_render_address(&gateway->admin), "static_resources",
+                  "listeners", listeners, "dynamic_resources", "cds_config", "path_config_source", "path", clusters,
+                  "layered_runtime", runtime(), "bootstrap_extensions", bootstrap_extension(gateway, state_dir));
     if (gateway->max_heap_bytes > 0 || gateway->max_connections > 0) {
         json_object_set_new(root, "overload_manager", overload_manager(gateway));
     }

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #define TYPE "type.googleapis.com/"
-#define NO_BREAKER 1000000        /* Envoy's 1,024 turns open streams into 503 */
-#define RETRY_PERCENT 20.0        /* of the active requests may be retries */
+#define NO_BREAKER 1000000 /* Envoy's 1,024 turns open streams into 503 */
+#define RETRY_PERCENT 20.0 /* of the active requests may be retries */
 #define RETRY_LEAST 3
-#define ENGINE_IDLE_MS 4000       /* engines' servers close idle connections after 5 s */
+#define ENGINE_IDLE_MS 4000 /* engines' servers close idle connections after 5 s */
 #define FAILURES_TO_EJECT 5
 #define EJECT_MS 5000
 #define LONGEST_EJECT_MS 30000
@@ -65,11 +65,10 @@ static json_t *breakers(void)
     json_t *thresholds = json_array();
     static const char *const priorities[] = {"DEFAULT", "HIGH"};
     for (size_t i = 0; i < sizeof priorities / sizeof *priorities; i++) {
-        json_array_append_new(
-            thresholds, json_pack("{s:s, s:i, s:i, s:i, s:{s:{s:f}, s:i}}", "priority", priorities[i],
-                                  "max_connections", NO_BREAKER, "max_pending_requests", NO_BREAKER, "max_requests",
-                                  NO_BREAKER, "retry_budget", "budget_percent", "value", RETRY_PERCENT,
-                                  "min_retry_concurrency", RETRY_LEAST));
+        json_array_append_new(thresholds, json_pack("{s:s, s:i, s:i, s:i, s:{s:{s:f}, s:i}}", "priority", priorities[i],
+                                                    "max_connections", NO_BREAKER, "max_pending_requests", NO_BREAKER,
+                                                    "max_requests", NO_BREAKER, "retry_budget", "budget_percent",
+                                                    "value", RETRY_PERCENT, "min_retry_concurrency", RETRY_LEAST));
     }
     return json_pack("{s:o}", "thresholds", thresholds);
 }
@@ -77,14 +76,13 @@ static json_t *breakers(void)
 /* Only what Envoy itself saw fail (no connection, reset, timeout) ejects a host: a 503 of an engine means busy. */
 static json_t *outliers(void)
 {
-    return json_pack("{s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o}",
-                     "split_external_local_origin_errors", 1, "enforcing_consecutive_5xx", 0,
-                     "enforcing_consecutive_gateway_failure", 0, "enforcing_success_rate", 0,
-                     "enforcing_local_origin_success_rate", 0, "enforcing_failure_percentage", 0,
-                     "consecutive_local_origin_failure", FAILURES_TO_EJECT,
-                     "enforcing_consecutive_local_origin_failure", 100, "max_ejection_percent", 100, "interval",
-                     grid_render_duration(EJECT_CHECK_MS), "base_ejection_time", grid_render_duration(EJECT_MS),
-                     "max_ejection_time", grid_render_duration(LONGEST_EJECT_MS));
+    return json_pack(
+        "{s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o}", "split_external_local_origin_errors", 1,
+        "enforcing_consecutive_5xx", 0, "enforcing_consecutive_gateway_failure", 0, "enforcing_success_rate", 0,
+        "enforcing_local_origin_success_rate", 0, "enforcing_failure_percentage", 0, "consecutive_local_origin_failure",
+        FAILURES_TO_EJECT, "enforcing_consecutive_local_origin_failure", 100, "max_ejection_percent", 100, "interval",
+        grid_render_duration(EJECT_CHECK_MS), "base_ejection_time", grid_render_duration(EJECT_MS), "max_ejection_time",
+        grid_render_duration(LONGEST_EJECT_MS));
 }
 
 static json_t *health_check(const struct grid_serving_health *health)
@@ -121,8 +119,7 @@ static json_t *upstream_tls(const struct grid_gateway *gateway, const struct gri
                             json_pack("[{s:o, s:o}]", "certificate_chain", grid_render_file(cert), "private_key",
                                       grid_render_file(key)));
     }
-    json_t *tls = json_pack("{s:s, s:o}", "@type",
-                            TYPE "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+    json_t *tls = json_pack("{s:s, s:o}", "@type", TYPE "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
                             "common_tls_context", common);
     if (!is_ip) {
         json_object_set_new(tls, "sni", json_string(name));
@@ -132,10 +129,10 @@ static json_t *upstream_tls(const struct grid_gateway *gateway, const struct gri
 
 static json_t *protocol_options(void)
 {
-    return json_pack("{s:{s:s, s:{s:o}, s:{s:{}}}}", "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                     "@type", TYPE "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                     "common_http_protocol_options", "idle_timeout", grid_render_duration(ENGINE_IDLE_MS),
-                     "explicit_http_config", "http_protocol_options");
+    return json_pack("{s:{s:s, s:{s:o}, s:{s:{}}}}", "envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "@type",
+                     TYPE "envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "common_http_protocol_options",
+                     "idle_timeout", grid_render_duration(ENGINE_IDLE_MS), "explicit_http_config",
+                     "http_protocol_options");
 }
 
 static json_t *cluster_of(const struct grid_gateway *gateway, const struct grid_serving_cluster *cluster)
@@ -145,10 +142,9 @@ static json_t *cluster_of(const struct grid_gateway *gateway, const struct grid_
     json_t *out = json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:{s:f}}}", "@type",
                             TYPE "envoy.config.cluster.v3.Cluster", "name", text_of(cluster->name), "type",
                             all_ip ? "STATIC" : "STRICT_DNS", "lb_policy", "LEAST_REQUEST", "connect_timeout",
-                            grid_render_duration(gateway->connect_ms), "load_assignment", endpoints,
-                            "circuit_breakers", breakers(), "outlier_detection", outliers(),
-                            "typed_extension_protocol_options", protocol_options(), "common_lb_config",
-                            "healthy_panic_threshold", "value", 0.0);
+                            grid_render_duration(gateway->connect_ms), "load_assignment", endpoints, "circuit_breakers",
+                            breakers(), "outlier_detection", outliers(), "typed_extension_protocol_options",
+                            protocol_options(), "common_lb_config", "healthy_panic_threshold", "value", 0.0);
     if (!all_ip) {
         json_object_set_new(out, "dns_lookup_family", json_string("V4_PREFERRED"));
     }
@@ -175,11 +171,11 @@ char *grid_render_clusters(const struct grid_gateway *gateway)
 char *grid_render_plugin(const struct grid_gateway *gateway)
 {
     const struct grid_settings *settings = &gateway->settings;
-    json_t *affinity = json_pack("{s:b, s:f, s:f, s:f, s:f, s:I, s:I}", "enabled", settings->enabled, "threshold",
-                                 settings->threshold, "exploration", settings->exploration,
-                                 "prefill_tokens_per_second", settings->prefill_tokens_per_second,
-                                 "queued_request_seconds", settings->queued_request_seconds, "capacity",
-                                 (json_int_t)settings->capacity, "ttl_secs", (json_int_t)(settings->ttl_ms / 1000));
+    json_t *affinity =
+        json_pack("{s:b, s:f, s:f, s:f, s:f, s:I, s:I}", "enabled", settings->enabled, "threshold", settings->threshold,
+                  "exploration", settings->exploration, "prefill_tokens_per_second",
+                  settings->prefill_tokens_per_second, "queued_request_seconds", settings->queued_request_seconds,
+                  "capacity", (json_int_t)settings->capacity, "ttl_secs", (json_int_t)(settings->ttl_ms / 1000));
     json_t *keys = json_array();
     for (size_t i = 0; i < settings->n_tag_key_paths; i++) {
         json_array_append_new(keys, json_string(settings->tag_key_paths[i]));
@@ -188,8 +184,15 @@ char *grid_render_plugin(const struct grid_gateway *gateway)
         json_object_set(affinity, "tag_key_path", keys);
     }
     json_decref(keys);
-    return grid_render_text(
-        json_pack("{s:s, s:o}", "model_header", settings->model_header, "prefix_affinity", affinity));
+    json_t *plugin = json_pack("{s:s, s:o}", "model_header", settings->model_header, "prefix_affinity", affinity);
+    if (settings->has_clusters) {
+        json_t *clusters = json_array();
+        for (size_t i = 0; i < settings->n_clusters; i++) {
+            json_array_append_new(clusters, json_string(settings->clusters[i]));
+        }
+        json_object_set_new(plugin, "clusters", clusters);
+    }
+    return grid_render_text(plugin);
 }
 
 static json_t *candidate_of(const struct grid_serving_candidate *candidate)
@@ -241,9 +244,9 @@ static json_t *serving_cluster_of(const struct grid_gateway *gateway, const stru
 
 static json_t *peer_of(const struct grid_gateway *gateway, const struct grid_serving_peer *peer)
 {
-    json_t *out = json_pack("{s:I, s:I, s:I}", "interval_ms", (json_int_t)peer->interval_ms, "connect_timeout_ms",
-                            (json_int_t)peer->connect_timeout_ms, "request_timeout_ms",
-                            (json_int_t)peer->request_timeout_ms);
+    json_t *out =
+        json_pack("{s:I, s:I, s:I}", "interval_ms", (json_int_t)peer->interval_ms, "connect_timeout_ms",
+                  (json_int_t)peer->connect_timeout_ms, "request_timeout_ms", (json_int_t)peer->request_timeout_ms);
     set_text(out, "site", peer->site);
     set_text(out, "addr", peer->addr);
     set_text(out, "server_name", peer->server_name);

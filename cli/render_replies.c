@@ -64,11 +64,11 @@ static json_t *mapper(json_t *conditions, struct grid_str body, int new_status, 
     struct grid_buf text = {.limit = 4096};
     put_escaped(&text, body);
     grid_buf_put(&text, "", 1);
-    json_t *format = json_pack("{s:{s:s}, s:s}", "text_format_source", "inline_string",
-                               text.failed ? "" : text.ptr, "content_type", "application/json");
+    json_t *format = json_pack("{s:{s:s}, s:s}", "text_format_source", "inline_string", text.failed ? "" : text.ptr,
+                               "content_type", "application/json");
     grid_buf_done(&text);
-    json_t *out = json_pack("{s:{s:{s:o}}, s:o}", "filter", "and_filter", "filters", conditions,
-                            "body_format_override", format);
+    json_t *out =
+        json_pack("{s:{s:{s:o}}, s:o}", "filter", "and_filter", "filters", conditions, "body_format_override", format);
     if (new_status != 0) {
         json_object_set_new(out, "status_code", json_integer(new_status));
     }
@@ -100,8 +100,8 @@ static json_t *mapper_messages(json_t *conditions, int status, struct grid_str o
     json_error_t error;
     json_t *body = json_loadb(openai.ptr, openai.len, 0, &error);
     json_t *message = json_object_get(json_object_get(body, "error"), "message");
-    json_t *made = json_pack("{s:s, s:{s:s, s:O}}", "type", "error", "error", "type", anthropic_type(status),
-                             "message", message);
+    json_t *made =
+        json_pack("{s:s, s:{s:s, s:O}}", "type", "error", "error", "type", anthropic_type(status), "message", message);
     char *text = made != NULL ? json_dumps(made, JSON_COMPACT) : NULL;
     json_t *out = text != NULL ? mapper(conditions, (struct grid_str){text, strlen(text)}, 0, retry_after) : NULL;
     free(text);

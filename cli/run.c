@@ -26,11 +26,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TICK_MS 100           /* while starting or draining */
-#define DEBOUNCE_MS 150       /* after a folder changed: writers write more than once */
-#define BACKSTOP_MS 5000      /* texts are compared this often in any case */
+#define TICK_MS 100      /* while starting or draining */
+#define DEBOUNCE_MS 150  /* after a folder changed: writers write more than once */
+#define BACKSTOP_MS 5000 /* texts are compared this often in any case */
 #define SLOW_START_MS 60000
-#define KILL_AFTER_MS 10000   /* after SIGTERM */
+#define KILL_AFTER_MS 10000 /* after SIGTERM */
 #define SIGNAL_STATUS 128
 #define DRAIN_SECONDS 30
 #define MOST_DRAIN_SECONDS 86400
@@ -132,7 +132,7 @@ static void on_tick(struct run *run)
         long active = active_requests(run);
         if (active <= 0 || now >= run->limit_ms) {
             if (active > 0) {
-                fprintf(stderr, "grid-gateway: drain time is up, %ld requests are cut\n", active);
+                fprintf(stderr, "grid-gateway: drain time is up; requests cut: %ld\n", active);
             }
             stop_envoy(run, SIGTERM);
         }
@@ -256,8 +256,11 @@ static bool start(struct run *run, const char *state_dir, char *error, size_t er
         !open_signals(run, error, error_size)) {
         return false;
     }
-    struct grid_launch launch = {.envoy = envoy, .module_dir = module, .state_dir = run->state.dir,
-                                 .log_level = gateway->log_level, .concurrency = gateway->concurrency,
+    struct grid_launch launch = {.envoy = envoy,
+                                 .module_dir = module,
+                                 .state_dir = run->state.dir,
+                                 .log_level = gateway->log_level,
+                                 .concurrency = gateway->concurrency,
                                  .drain_seconds = run->drain_seconds > 0 ? run->drain_seconds : 1};
     run->envoy = grid_launch_envoy(&launch, error, error_size);
     run->started_ms = clock_ms();
@@ -300,26 +303,29 @@ static void usage(FILE *to)
 {
     fputs("usage: grid-gateway run -c FILE [OPTION]...\n"
           "\n"
-          "Serves: checks the configuration, renders it for Envoy and runs Envoy until it is stopped. Prints one line\n"
-          "when it serves. Follows its files: a change of the serving config or of grid_site_route is in force within\n"
-          "two seconds; a file with a mistake is refused, and the last good one stays.\n"
+          "Serves: checks the configuration, renders it for Envoy and runs Envoy until it is stopped.\n"
+          "Prints one line when it serves. Follows its files: a change of the serving config or of\n"
+          "grid_site_route is in force within two seconds; a file with a mistake is refused, and the last\n"
+          "good one stays.\n"
           "\n"
-          "  -c, --config FILE        the gateway's configuration, YAML or JSON (examples/gateway.yaml)\n"
-          "      --state-dir DIR      keep what Envoy reads in this folder (default: a new one, removed at the end)\n"
-          "      --drain-seconds N    at SIGTERM or Ctrl-C let running requests end for N seconds (default 30);\n"
-          "                           a second signal stops at once\n"
-          "  -h, --help               this text\n"
+          "  -c, --config FILE      the gateway's configuration, YAML or JSON (see examples/gateway.yaml)\n"
+          "      --state-dir DIR    keep what Envoy reads in this folder (default: a new one, removed at\n"
+          "                         the end)\n"
+          "      --drain-seconds N  at SIGTERM or Ctrl-C let running requests end for N seconds (default\n"
+          "                         30); a second signal stops at once\n"
+          "  -h, --help             this text\n"
           "\n"
           "Environment\n"
-          "  GRID_SERVING_CONFIG      the serving config, when the configuration names none\n"
-          "  GRID_ENVOY               the Envoy binary (default: beside this command, .venv/bin/envoy above it, PATH)\n"
-          "  GRID_MODULE_DIR          the folder of libgrid_site_route.so (default: the folder of this command)\n"
+          "  GRID_SERVING_CONFIG    the serving config, when the configuration names none\n"
+          "  GRID_ENVOY             the Envoy binary (default: beside this command, else .venv/bin/envoy in\n"
+          "                         its folder or one above, else in PATH)\n"
+          "  GRID_MODULE_DIR        the folder of libgrid_site_route.so (default: that of this command)\n"
           "\n"
           "Example\n"
           "  grid-gateway run -c gateway.yaml\n"
           "\n"
-          "Exit status: Envoy's own, or 128 + N when signal N ended it; 1 when the start was refused; 2 for a wrong\n"
-          "command line. SIGHUP reads the files again.\n",
+          "Exit status: Envoy's own, or 128 + N when signal N ended it; 1 when the start was refused; 2 for\n"
+          "a wrong command line. SIGHUP reads the files again.\n",
           to);
 }
 

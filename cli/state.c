@@ -93,7 +93,8 @@ static bool has_cluster(json_t *list, const char *name)
 {
     size_t i;
     json_t *cluster;
-    json_array_foreach(list, i, cluster) {
+    json_array_foreach(list, i, cluster)
+    {
         if (strcmp(json_string_value(json_object_get(cluster, "name")), name) == 0) {
             return true;
         }
@@ -109,7 +110,8 @@ static char *with_dropped(const char *old_text, const char *new_text)
     size_t i;
     bool any = false;
     json_t *cluster;
-    json_array_foreach(from, i, cluster) {
+    json_array_foreach(from, i, cluster)
+    {
         if (!has_cluster(to, json_string_value(json_object_get(cluster, "name")))) {
             json_array_append(to, cluster);
             any = true;
@@ -157,15 +159,15 @@ enum grid_state_result grid_state_write(struct grid_state *state, const struct g
 bool grid_state_settle(struct grid_state *state, char *error, size_t error_size)
 {
     bool changed = false;
-    return state->settled_clusters == NULL || put(state, "cds.json", &state->clusters, &state->settled_clusters,
-                                                  &changed, error, error_size);
+    return state->settled_clusters == NULL ||
+           put(state, "cds.json", &state->clusters, &state->settled_clusters, &changed, error, error_size);
 }
 
 void grid_state_tell(struct grid_state *state, const char *result, const char *why)
 {
     char error[GRID_PATH_BYTES + 256];
-    char *text = grid_render_text(json_pack("{s:i, s:s, s:s}", "revision", (int)++state->revision, "result", result,
-                                            "error", why));
+    char *text = grid_render_text(
+        json_pack("{s:i, s:s, s:s}", "revision", (int)++state->revision, "result", result, "error", why));
     if (text == NULL || !grid_files_write(state->dir, "reload.json", text, strlen(text), error, sizeof error)) {
         fprintf(stderr, "grid-gateway: %s\n", text == NULL ? "out of memory" : error);
     }

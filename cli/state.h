@@ -19,10 +19,10 @@
 struct grid_state {
     char dir[GRID_PATH_BYTES];
     bool temporary;
-    int lock;                   /* of a folder that stays, or -1 */
-    char *envoy;                /* the bootstrap that Envoy was started with */
+    int lock;                          /* of a folder that stays, or -1 */
+    char *envoy;                       /* the bootstrap that Envoy was started with */
     char *clusters, *plugin, *serving; /* as last written */
-    char *settled_clusters;     /* to be written by grid_state_settle, or NULL */
+    char *settled_clusters;            /* to be written by grid_state_settle, or NULL */
     unsigned revision;
 };
 

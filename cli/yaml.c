@@ -126,8 +126,9 @@ static bool is_number(const char *text)
 static const char *plain_word(const char *text)
 {
     static const char *const words[][2] = {
-        {"", "null"},     {"~", "null"},    {"null", "null"}, {"Null", "null"},   {"NULL", "null"},   {"true", "true"},
-        {"True", "true"}, {"TRUE", "true"}, {"false", "false"}, {"False", "false"}, {"FALSE", "false"},
+        {"", "null"},       {"~", "null"},      {"null", "null"},   {"Null", "null"},
+        {"NULL", "null"},   {"true", "true"},   {"True", "true"},   {"TRUE", "true"},
+        {"false", "false"}, {"False", "false"}, {"FALSE", "false"},
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(text, words[i][0]) == 0) {
@@ -269,12 +270,11 @@ static bool read_yaml(struct reader *r, struct grid_str text)
     return good;
 }
 
-bool grid_yaml_to_json(struct grid_str text, const char *name, struct grid_yaml *out, char *error,
-                       size_t error_size)
+bool grid_yaml_to_json(struct grid_str text, const char *name, struct grid_yaml *out, char *error, size_t error_size)
 {
     *out = (struct grid_yaml){0};
-    struct reader r = {.out = out, .json = {.limit = JSON_LIMIT}, .name = name, .error = error,
-                       .error_size = error_size};
+    struct reader r = {
+        .out = out, .json = {.limit = JSON_LIMIT}, .name = name, .error = error, .error_size = error_size};
     if (text.len > GRID_YAML_MAX_BYTES) {
         return refuse(&r, 1, "the file is larger than 16 MiB");
     }

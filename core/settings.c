@@ -98,10 +98,14 @@ static void read_tag_key_path(struct grid_fields *in, const struct grid_field *f
 
 static void read_route_name(struct grid_fields *in, const struct grid_field *field, void *object)
 {
+    struct grid_settings *settings = &((struct block *)object)->settings;
     struct grid_str name;
     (void)field;
-    (void)object;
-    (void)grid_fields_name(in, &name);
+    if (!grid_fields_name(in, &name) || settings->n_clusters == GRID_MAX_ROUTES)
+        return;
+    char *out = settings->clusters[settings->n_clusters++];
+    memcpy(out, name.ptr, name.len);
+    out[name.len] = 0;
 }
 
 static void read_transport(struct grid_fields *in, const struct grid_field *field, void *object)
@@ -117,7 +121,7 @@ static void read_transport(struct grid_fields *in, const struct grid_field *fiel
     grid_fields_bad(in, field->accepts);
 }
 
-/* Names, or mappings of name and transport. They are checked here; the routes themselves are the serving config's. */
+/* Names, or mappings of name and transport. What the transport is, is told where the cluster is (serving config). */
 static void read_routes(struct grid_fields *in, const struct grid_field *field, void *object)
 {
     static const struct grid_field route[] = {
@@ -128,8 +132,9 @@ static void read_routes(struct grid_fields *in, const struct grid_field *field, 
          .accepts = "plaintext, tls, mtls, http or https"},
     };
     struct grid_fields_walk walk;
-    if (!grid_fields_list(in, 0, GRID_MAX_CANDIDATES, field->accepts, &walk))
+    if (!grid_fields_list(in, 0, GRID_MAX_ROUTES, field->accepts, &walk))
         return;
+    ((struct block *)object)->settings.has_clusters = true;
     while (grid_fields_next(in, &walk)) {
         if (grid_json_peek(&in->json) == GRID_JSON_OBJECT)
             (void)grid_fields_object(in, route, sizeof route / sizeof route[0], object, NULL);
@@ -199,7 +204,7 @@ enum grid_status grid_settings_parse(struct grid_str json, bool words, struct gr
     static const struct grid_field block_fields[] = {
         {.name = "filter", .read = read_filter, .accepts = "grid_site_route"},
         {.name = "model_header", .read = read_model_header, .accepts = "a header name of 1 to 256 bytes"},
-        {.name = "clusters", .read = read_routes, .null_ok = true, .accepts = "a list of at most 1024 clusters"},
+        {.name = "clusters", .read = read_routes, .null_ok = true, .accepts = "a list of at most 64 clusters"},
         {.name = "prefix_affinity", .read = read_affinity, .null_ok = true},
         INNER("enabled"),
         INNER("threshold"),

@@ -54,6 +54,15 @@ static uint32_t cluster_index(struct grid_config *config, struct grid_str name)
     return (uint32_t)config->n_clusters++;
 }
 
+/* With `clusters` in the settings, other clusters have no route (behaviour.md J.1). */
+static bool has_route(const struct grid_settings *settings, struct grid_str cluster)
+{
+    for (size_t i = 0; i < settings->n_clusters; i++)
+        if (grid_str_eq(grid_str_of(settings->clusters[i]), cluster))
+            return true;
+    return !settings->has_clusters;
+}
+
 static bool add_candidates(struct grid_config *config, const struct grid_serving *serving, struct grid_stats *stats)
 {
     config->candidates = grid_take(config->alloc, serving->n_candidates * sizeof *config->candidates);
@@ -62,7 +71,7 @@ static bool add_candidates(struct grid_config *config, const struct grid_serving
         return false;
     for (size_t i = 0; i < serving->n_candidates; i++) {
         const struct grid_serving_candidate *from = &serving->candidates[i];
-        if (from->kind != GRID_INFERENCE_MODEL)
+        if (from->kind != GRID_INFERENCE_MODEL || !has_route(&config->settings, from->cluster))
             continue;
         struct grid_config_candidate *to = &config->candidates[config->n_candidates++];
         to->model = from->name;

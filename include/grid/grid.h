@@ -29,6 +29,7 @@
 #define GRID_TOKENS_A_BLOCK 64 /* 256 bytes at 4 bytes a token */
 #define GRID_MAX_CANDIDATES 1024u
 #define GRID_MAX_NAME_BYTES 256u
+#define GRID_MAX_ROUTES 64u          /* clusters that grid_site_route.clusters may name */
 #define GRID_MAX_CAPACITY (1u << 26) /* entries a cluster: 2 GiB of table */
 #define GRID_DEFAULT_MAX_BODY_BYTES (64ull << 20)
 
@@ -106,6 +107,9 @@ struct grid_settings {
     uint64_t ttl_ms;
     size_t n_tag_key_paths;
     char tag_key_paths[8][1024];
+    bool has_clusters; /* only the clusters named here have a route */
+    size_t n_clusters;
+    char clusters[GRID_MAX_ROUTES][GRID_MAX_NAME_BYTES + 1];
 };
 
 /* `words` says that the text came from YAML: a number, true or false where text is wanted is taken as its text. */
