@@ -147,3 +147,11 @@ def test_a_drained_site_is_no_candidate():
             answer, outcome = grid.counted(lambda: grid.chat(prose('drain %d' % number, 2000)))
             assert answer.headers['x-grid-site'] == 'west'
             assert outcome is None
+
+
+def test_only_the_clusters_that_are_named_have_a_route():
+    with Grid(gateway={'grid_site_route': {'clusters': ['pool-west'], 'prefix_affinity': {}}}) as grid:
+        for number in range(4):
+            answer, outcome = grid.counted(lambda: grid.chat(prose('route %d' % number, 2000)))
+            assert answer.headers['x-grid-site'] == 'west'
+            assert outcome is None

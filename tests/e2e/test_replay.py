@@ -204,7 +204,7 @@ def test_what_a_request_answers():
 
 
 def test_numbers_read_back_exactly():
-    depths = [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, 123456789.125, 7]
+    depths = [0.1, 1 / 3, 5e-324, 2.2250738585072014e-308, 99999.00000000001, 7]
     lines = [LOAD]
     for i, depth in enumerate(depths):
         at = 40000 * (i + 1)

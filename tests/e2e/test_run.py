@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import signal
+import ssl
 import subprocess
 import threading
 
@@ -17,7 +18,7 @@ from grid import BINARY, eventually, free_port
 class Engine(contextlib.AbstractContextManager):
     """Answers a chat request with its own name; holds the answer back while `go` is not set."""
 
-    def __init__(self, name):
+    def __init__(self, name, tls=None):
         engine = self
         self.go, self.seen = threading.Event(), threading.Event()
         self.go.set()
@@ -45,6 +46,9 @@ class Engine(contextlib.AbstractContextManager):
 
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
         self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # a peer that went away
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         self.address = '127.0.0.1:%d' % self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
@@ -55,12 +59,13 @@ class Engine(contextlib.AbstractContextManager):
 
 
 class Gateway(contextlib.AbstractContextManager):
-    def __init__(self, folder, engines, options=(), extra='', wait=True):
+    def __init__(self, folder, engines, options=(), extra='', wait=True, admin=None, tls=''):
         self.folder, self.engines = folder, engines
-        self.port, self.admin, self.ops = free_port(), free_port(), free_port()
+        self.port, self.ops = free_port(), free_port()
+        self.admin = admin or '127.0.0.1:%d' % free_port()
         self.url = 'http://127.0.0.1:%d' % self.port
         self.state = folder / 'state'
-        self.write_serving(engines)
+        self.write_serving(engines, tls)
         self.write_gateway(extra)
         self.errors = open(folder / 'errors', 'w+', encoding='utf-8')
         self.process = subprocess.Popen([BINARY, 'run', '-c', str(folder / 'gateway.yaml'), '--state-dir', str(self.state),
@@ -73,13 +78,13 @@ class Gateway(contextlib.AbstractContextManager):
         os.rename(fresh, self.folder / name)
 
     def write_gateway(self, extra=''):
-        self.write('gateway.yaml', 'listen: 127.0.0.1:%d\nadmin: 127.0.0.1:%d\nops: 127.0.0.1:%d\nconcurrency: 1\n'
+        self.write('gateway.yaml', 'listen: 127.0.0.1:%d\nadmin: %s\nops: 127.0.0.1:%d\nconcurrency: 1\n'
                                    'serving_config_path: serving.yaml\n%s' % (self.port, self.admin, self.ops, extra))
 
     def write_serving(self, engines, extra=''):
         lines = ['local_site: %s' % next(iter(engines)), 'candidates:']
         lines += ['  - {kind: inference_model, name: %s, site: %s, cluster: pool-%s}' % (n, n, n) for n in engines]
-        lines += ['clusters:'] + ['  - {name: pool-%s, endpoints: ["%s"]}' % (n, e.address)
+        lines += ['clusters:'] + ['  - name: pool-%s\n    endpoints: ["%s"]' % (n, e.address)
                                   for n, e in engines.items()]
         self.write('serving.yaml', '\n'.join(lines) + '\n' + extra)
 
@@ -214,6 +219,15 @@ def test_a_stop_lets_running_requests_end(tmp_path, east):
         assert east.seen.wait(20)
         gateway.process.send_signal(signal.SIGTERM)
         eventually(lambda: 'draining' in gateway.said(), 20, 'the drain')
+        asked = [0]
+
+        def waits():
+            """Whether `run` has asked Envoy five times for its active requests, ours not counted."""
+            asked[0] += 1
+            stat = httpx.get('http://%s/stats?filter=http.admin.downstream_rq_total' % gateway.admin).text
+            return int(stat.split(': ')[1]) - asked[0] > before + 5
+        before = int(httpx.get('http://%s/stats?filter=http.admin.downstream_rq_total' % gateway.admin).text.split(': ')[1])
+        eventually(waits, 20, 'its waiting')
         assert gateway.process.poll() is None
         east.go.set()
         asking.join(20)
@@ -238,7 +252,7 @@ def test_the_drain_has_a_limit(tmp_path, east):
         assert gateway.process.wait(20) == 0
         asking.join(20)
         assert failed
-        assert '1 requests are cut' in gateway.said()
+        assert 'requests cut: 1' in gateway.said()
 
 
 def test_a_second_signal_stops_at_once(tmp_path, east):
@@ -275,7 +289,7 @@ def test_a_bad_file_leaves_the_last_good_one_in_force(tmp_path, east, west):
         gateway.write_serving({'east': east, 'west': west}, extra='nonsense: 1\n')
         told = gateway.revision(1)
         assert told['result'] == 'rejected'
-        assert 'serving.yaml:8: nonsense' in told['error'] and 'serving.yaml:8: nonsense' in gateway.said()
+        assert 'serving.yaml:10: nonsense' in told['error'] and 'serving.yaml:10: nonsense' in gateway.said()
         assert gateway.ask('east').status_code == 200
         assert gateway.ask('west').status_code == 404
         gateway.write_serving({'east': east, 'west': west})
@@ -314,6 +328,54 @@ def test_a_file_written_in_place_is_followed(tmp_path, east, west):
         gateway.revision(1)
         (tmp_path / 'serving.yaml').write_text(text + '# in place\n')
         assert gateway.revision(2)['result'] == 'reused'
+
+
+def certificate(folder, name):
+    """A self-signed certificate for the name: paths of certificate and key."""
+    cert, key = str(folder / (name + '.pem')), str(folder / (name + '.key'))
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2',
+                    '-keyout', key, '-out', cert, '-subj', '/CN=' + name, '-addext', 'subjectAltName=DNS:' + name],
+                   check=True, capture_output=True, timeout=60)
+    return cert, key
+
+
+def test_tls_to_clients_and_to_a_site_with_certificates_on_all_sides(tmp_path):
+    site, server, client = (certificate(tmp_path, n) for n in ('site.example', 'localhost', 'client.example'))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*site)
+    context.load_verify_locations(client[0])
+    context.verify_mode = ssl.CERT_REQUIRED
+    with Engine('east', context) as east:
+        by_name = Engine.__new__(Engine)
+        by_name.address = 'localhost:' + east.address.split(':')[1]
+        extra = 'tls: {cert_path: localhost.pem, key_path: localhost.key, client_ca_path: client.example.pem}\n'
+        right = 'ca_path: site.example.pem, cert_path: client.example.pem, key_path: client.example.key'
+        with Gateway(tmp_path, {'east': by_name}, extra=extra,
+                     tls='    tls: {%s, server_name: site.example}\n' % right) as gateway:
+            assert gateway.line.startswith('grid-gateway: serving on https://127.0.0.1:')
+            trust = ssl.create_default_context(cafile=server[0])
+            with pytest.raises(httpx.HTTPError), httpx.Client(verify=trust) as bare:
+                bare.get('https://localhost:%d/v1/models' % gateway.port)
+            trust.load_cert_chain(*client)
+            with httpx.Client(verify=trust, http2=True) as known:
+                answer = known.post('https://localhost:%d/v1/completions' % gateway.port,
+                                    json={'model': 'east', 'prompt': 'x'})
+                assert answer.json() == {'from': 'east'}
+                assert answer.http_version == 'HTTP/2'
+                gateway.write_serving({'east': by_name}, '    tls: {%s, server_name: other.example}\n' % right)
+                assert gateway.revision(1)['result'] == 'applied'
+                eventually(lambda: known.post('https://localhost:%d/v1/completions' % gateway.port,
+                                              json={'model': 'east', 'prompt': 'x'}).status_code == 503, 20,
+                           'the refusal of a certificate for another name')
+
+
+def test_the_admin_on_a_unix_socket(tmp_path, east):
+    socket = tmp_path / 'admin.sock'
+    with Gateway(tmp_path, {'east': east}, admin='unix:%s' % socket) as gateway:
+        assert gateway.ask('east').status_code == 200
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(20) == 0
+        assert 'draining' in gateway.said()
 
 
 def test_answers_that_envoy_makes_by_itself_are_json(tmp_path, east):

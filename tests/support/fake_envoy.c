@@ -356,8 +356,8 @@ void fake_stop(void)
     int done = 0;
     ON(bootstrap_extension_drain_started)(&envoy_token, extension);
     ON(bootstrap_extension_shutdown)(&envoy_token, extension, shut_down, &done);
-    if (done != 1)
-        abort();
+    if (done != 1 || fake_timers_alive != 0)
+        abort(); /* Envoy must hear of it, once; timers must not outlive its event loop */
     ON(http_filter_config_destroy)(filter_configs[0]);
     ON(http_filter_config_destroy)(filter_configs[1]);
     ON(cluster_specifier_config_destroy)(specifier);

@@ -1,8 +1,8 @@
 /*
  * fake_envoy.h - a stand-in for Envoy that drives the module's hooks in one process
  *
- * Story     Tests open streams, feed them heads, bodies and answers as Envoy would, and look at what the module did. The
- *           callbacks that the module calls are defined here.
+ * Story     Tests open streams, feed them heads, bodies and answers as Envoy would, and look at what the module did.
+ *           The callbacks that the module calls are defined here.
  * Promise   As strict as the real one: each header and slice lies in memory of its own exact size, all of it moves when
  *           a setter is called or a hook returned, so a view kept too long is a use after free.
  * Threads   One.

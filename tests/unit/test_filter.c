@@ -2,65 +2,9 @@
  * test_filter.c - the module's hooks against a fake Envoy: bodies in any pieces, answers, failures, life and reload
  */
 #include "tests/support/fake_envoy.h"
-#include "tests/support/unit.h"
+#include "tests/support/filter_setting.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#define AFFINITY "grid_route_prefix_affinity_total"
-#define RELOADS "grid_serving_config_reload_total"
-#define POLLS "grid_signal_polls_total"
-#define POST ":method: POST\n:path: /v1/chat/completions\ncontent-type: application/json"
-
-enum { MAX_BODY = 10000, SLACK = 2 << 20 };
-
-static char folder[200], config[300];
-
-static const char serving[] =
-    "{\"local_site\":\"east\",\"candidates\":["
-    "{\"kind\":\"inference_model\",\"name\":\"llama\",\"site\":\"east\",\"cluster\":\"east\"},"
-    "{\"kind\":\"inference_model\",\"name\":\"llama\",\"site\":\"west\",\"cluster\":\"west\"},"
-    "{\"kind\":\"inference_model\",\"name\":\"solo\",\"site\":\"west\",\"cluster\":\"west\"},"
-    "{\"kind\":\"inference_model\",\"name\":\"gone\",\"site\":\"west\",\"cluster\":\"gone\"}%s],"
-    "\"clusters\":[{\"name\":\"east\",\"endpoints\":[\"127.0.0.1:1\"],\"signals\":{\"interval_ms\":1}},"
-    "{\"name\":\"west\",\"endpoints\":[\"127.0.0.1:2\"],\"signals\":false},"
-    "{\"name\":\"gone\",\"endpoints\":[\"127.0.0.1:3\"],\"signals\":false}]}";
-
-static void write_file(const char *name, const char *text)
-{
-    char path[260], temporary[270];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    snprintf(temporary, sizeof(temporary), "%s.new", path);
-    FILE *file = fopen(temporary, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(rename(temporary, path), 0);
-}
-
-static void write_serving(const char *more_candidates)
-{
-    char text[4000];
-    snprintf(text, sizeof(text), serving, more_candidates);
-    write_file("serving.json", text);
-}
-
-static void make_folder(void)
-{
-    const char *root = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/grid-filter-XXXXXX", root ? root : "/tmp");
-    assert_non_null(mkdtemp(folder));
-    snprintf(config, sizeof(config), "%s\n%d", folder, MAX_BODY);
-    write_serving("");
-    write_file("plugin.json", "{\"prefix_affinity\":{\"exploration\":0}}");
-    memset(fake_clusters, 0, sizeof(fake_clusters));
-    fake_clusters[0] = (struct fake_cluster){"east", 1, 1};
-    fake_clusters[1] = (struct fake_cluster){"west", 1, 1};
-    fake_init_completes = fake_callout_result = 0;
-    fake_callout_done_inside = fake_validating = false;
-}
+#include <time.h>
 
 static int setup(void **state)
 {
@@ -70,17 +14,6 @@ static int setup(void **state)
     return 0;
 }
 
-static void remove_folder(void)
-{
-    static const char *const names[] = {"serving.json", "plugin.json"};
-    char path[260];
-    for (size_t i = 0; i < COUNT(names); i++) {
-        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-        (void)unlink(path);
-    }
-    (void)rmdir(folder);
-}
-
 static int teardown(void **state)
 {
     (void)state;
@@ -88,54 +21,6 @@ static int teardown(void **state)
     remove_folder();
     assert_int_equal(fake_timers_alive, 0);
     return 0;
-}
-
-/* ---- helpers ------------------------------------------------------------------------------------------------- */
-
-/* A chat body for llama of exactly `len` bytes; `mark` tells prompts apart. Static storage. */
-static const char *chat(size_t len, char mark)
-{
-    static char body[4 * MAX_BODY];
-    static const char head[] = "{\"model\":\"llama\",\"messages\":[{\"role\":\"user\",\"content\":\"", tail[] = "\"}]}";
-    assert_true(len < sizeof(body) && len > sizeof(head) + sizeof(tail));
-    memset(body, mark, len);
-    memcpy(body, head, sizeof(head) - 1);
-    memcpy(body + len - (sizeof(tail) - 1), tail, sizeof(tail));
-    return body;
-}
-
-static uint64_t outcomes(const char *outcome)
-{
-    fake_fire_timers();
-    return fake_counter(AFFINITY, outcome);
-}
-
-/* Sends a whole chat request; the caller answers and closes it. */
-static struct fake_stream *ask(size_t len, char mark, size_t piece, enum fake_http http)
-{
-    struct fake_stream *stream = fake_open("grid_site_route");
-    assert_int_equal(fake_head(stream, POST, false), ENVOY_HEADERS_STOP);
-    fake_send_body(stream, chat(len, mark), len, piece, http);
-    return stream;
-}
-
-static void assert_forwarded(const struct fake_stream *stream, const char *body, size_t len)
-{
-    assert_int_equal(stream->reply_status, 0);
-    assert_true(stream->head_sent && stream->end_sent);
-    assert_int_equal(stream->sent_bytes, len);
-    assert_memory_equal(stream->sent, body, len);
-}
-
-/* Makes east hold the prompt of `mark`. */
-static void teach_east(char mark)
-{
-    fake_clusters[1].healthy = 0;
-    struct fake_stream *stream = ask(3000, mark, 3000, FAKE_HTTP1);
-    assert_string_equal(stream->cluster, "east");
-    fake_answer(stream, ":status: 200", "{}");
-    fake_close(stream);
-    fake_clusters[1].healthy = 1;
 }
 
 /* ---- request ------------------------------------------------------------------------------------------------- */
@@ -387,14 +272,14 @@ static void the_core_learns_whose_failure_it_was(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(site); i++)
         assert_lesson(true, site[i] == 0x4 ? 504 : 503, site[i], false);
-    assert_lesson(true, 503, 0x80, true);     /* our own circuit breaker */
-    assert_lesson(true, 503, 0x8080, true);   /* the same, after retries */
-    assert_lesson(true, 404, 0x100, true);    /* no route */
-    assert_lesson(true, 503, 0, true);        /* overload */
+    assert_lesson(true, 503, 0x80, true);  /* our own circuit breaker */
+    assert_lesson(true, 503, 0xa0, true);  /* the same on a retry, after a site's failure */
+    assert_lesson(true, 404, 0x100, true); /* no route */
+    assert_lesson(true, 503, 0, true);     /* overload */
     assert_lesson(false, 500, 0, false);
     assert_lesson(false, 429, 0, false);
     assert_lesson(false, 400, 0, true);
-    assert_lesson(false, 200, 0x40, true);    /* flags count only for Envoy's own answers */
+    assert_lesson(false, 200, 0x40, true); /* flags count only for Envoy's own answers */
 }
 
 static void answers_of_envoy_become_the_error_of_the_api(void **state)
@@ -438,4 +323,177 @@ static void a_site_that_breaks_after_its_head_is_settled_once(void **state)
     ON(http_filter_local_reply)(stream, stream->filter, 502, (struct grid_str){"x", 1}, true);
     assert_string_equal(stream->answer, "{\"half\":");
     fake_close(stream);
+}
+
+/* ---- the process --------------------------------------------------------------------------------------------- */
+
+static void ops_pages_are_read_only(void **state)
+{
+    static const struct {
+        const char *head, *in_body;
+        int status;
+    } cases[] = {{":method: GET\n:path: /metrics", "grid_signal_polls_total", 200},
+                 {":method: GET\n:path: /grid?x=1", "\"polls\"", 200},
+                 {":method: GET\n:path: /", "Grid Gateway", 200},
+                 {":method: HEAD\n:path: /livez", "alive", 200},
+                 {":method: GET\n:path: /ready", "starting", 503},
+                 {":method: POST\n:path: /grid", "only GET", 405},
+                 {":method: GET\n:path: /grid/x", "no such page", 404}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fake_stream *stream = fake_open("grid_ops");
+        assert_int_equal(fake_head(stream, cases[i].head, true), ENVOY_HEADERS_STOP);
+        assert_int_equal(stream->reply_status, cases[i].status);
+        assert_non_null(strstr(stream->reply_body, cases[i].in_body));
+        fake_close(stream);
+    }
+    assert_int_equal(fake_admin("/metrics"), 200);
+    assert_non_null(strstr(fake_admin_page, AFFINITY "{outcome=\"sticky\"} 0"));
+    assert_int_equal(fake_admin("/grid"), 200);
+    assert_non_null(strstr(fake_admin_page, "\"settings\""));
+}
+
+/* Lets the next poll become due, and starts it. */
+static void poll_again(void)
+{
+    uint64_t before = fake_last_callout;
+    time_t limit = time(NULL) + 20;
+    while (fake_last_callout == before && time(NULL) < limit)
+        fake_fire_timers();
+    assert_true(fake_last_callout > before);
+}
+
+static void depths_are_polled_and_the_first_poll_makes_it_ready(void **state)
+{
+    (void)state;
+    poll_again();
+    assert_string_equal(fake_callout_path, "/metrics");
+    assert_int_equal(fake_init_completes, 0);
+    fake_finish_callout(ENVOY_CALLOUT_DONE, "200", "", "vllm:num_requests_waiting 7\nprocess_start_time_seconds 50\n");
+    assert_int_equal(fake_init_completes, 1);
+    fake_admin("/grid");
+    assert_non_null(strstr(fake_admin_page, "\"depth\":7"));
+
+    teach_east('r');
+    poll_again();
+    fake_finish_callout(ENVOY_CALLOUT_DONE, "200", "", "vllm:num_requests_waiting 0\nprocess_start_time_seconds 99\n");
+    poll_again();
+    fake_finish_callout(ENVOY_CALLOUT_DONE, "200", "", "nothing 1\n");
+    poll_again();
+    fake_finish_callout(ENVOY_CALLOUT_DONE, "500", "", "");
+    poll_again();
+    fake_finish_callout(ENVOY_CALLOUT_RESET, "", "", "");
+    poll_again();
+    fake_finish_callout(ENVOY_CALLOUT_TOO_BIG, "", "", "");
+    poll_again();
+    fake_finish_callout(ENVOY_CALLOUT_DONE, "302", "http://127.0.0.1:1/deep/metrics", "");
+    assert_string_equal(fake_callout_path, "/deep/metrics");
+    fake_finish_callout(ENVOY_CALLOUT_DONE, "302", "/metrics", "");
+    poll_again();
+    fake_finish_callout(ENVOY_CALLOUT_DONE, "302", "http://127.0.0.2:1/metrics", "");
+    fake_callout_done_inside = true;
+    poll_again();
+    fake_callout_result = 4;
+    poll_again();
+
+    fake_callout_done_inside = false;
+    fake_callout_result = 0;
+    fake_fire_timers();
+    assert_int_equal(fake_counter(POLLS, "east,ok"), 2);
+    assert_int_equal(fake_counter(POLLS, "east,no_metric"), 1);
+    assert_int_equal(fake_counter(POLLS, "east,http_error"), 3);
+    assert_int_equal(fake_counter(POLLS, "east,too_big"), 1);
+    assert_true(fake_counter(POLLS, "east,unreachable") >= 2);
+    assert_int_equal(fake_counter("grid_route_cluster_resets_total", ""), 1);
+    assert_int_equal(fake_init_completes, 1);
+}
+
+static void a_change_is_taken_or_refused_as_a_whole(void **state)
+{
+    (void)state;
+    fake_fire_timers();
+    assert_int_equal(fake_counter(RELOADS, "applied"), 0);
+    fake_touch();
+    fake_fire_timers();
+    assert_int_equal(fake_counter(RELOADS, "reused"), 1);
+
+    struct fake_stream *old = fake_open("grid_site_route");
+    fake_head(old, POST, false);
+    write_serving(",{\"kind\":\"inference_model\",\"name\":\"fresh\",\"site\":\"west\",\"cluster\":\"west\"}");
+    fake_touch();
+    fake_fire_timers();
+    assert_int_equal(fake_counter(RELOADS, "applied"), 1);
+    struct fake_stream *stream = fake_open("grid_site_route");
+    fake_head(stream, POST "\nx-model: fresh", false);
+    assert_string_equal(stream->cluster, "west");
+    fake_close(stream);
+
+    write_file("serving.json", "{\"local_site\":\"east\",\"candidates\":7}");
+    fake_touch();
+    fake_fire_timers();
+    assert_int_equal(fake_counter(RELOADS, "rejected"), 1);
+    assert_non_null(strstr(fake_log, "serving.json: candidates"));
+    fake_admin("/grid");
+    assert_non_null(strstr(fake_admin_page, "\"result\":\"rejected\""));
+    fake_send_body(old, chat(3000, 'o'), 3000, 3000, FAKE_HTTP1);
+    assert_forwarded(old, chat(3000, 'o'), 3000);
+    fake_close(old);
+}
+
+static void a_bad_start_is_refused_with_its_reason(void **state)
+{
+    (void)state;
+    make_folder();
+    assert_false(fake_start(""));
+    assert_non_null(strstr(fake_log, "extension_config"));
+    assert_false(fake_start("/nowhere\n12x"));
+    assert_false(fake_start("/nowhere\n1000"));
+    assert_non_null(strstr(fake_log, "serving.json: No such file"));
+    write_file("plugin.json", "{\"prefix_affinity\":{\"threshold\":-1}}");
+    assert_false(fake_start(config));
+    assert_non_null(strstr(fake_log, "4 grid: plugin.json: prefix_affinity.threshold"));
+    assert_null(ON(http_filter_config_new)(NULL, (struct grid_str){"grid_site_route", 15}, (struct grid_str){"", 0}));
+    assert_int_equal(fake_timers_alive, 0);
+    remove_folder();
+}
+
+static void a_check_only_start_asks_nobody(void **state)
+{
+    (void)state;
+    make_folder();
+    fake_validating = true;
+    assert_true(fake_start(config));
+    assert_int_equal(fake_timers_alive, 0);
+    assert_int_equal(fake_init_completes, 1);
+    fake_stop();
+    remove_folder();
+}
+
+int main(void)
+{
+#define IN_A_GRID(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        IN_A_GRID(a_body_in_any_pieces_is_forwarded_and_keyed),
+        IN_A_GRID(a_body_that_an_earlier_filter_held_is_read_once),
+        IN_A_GRID(trailers_end_a_body),
+        IN_A_GRID(a_body_over_the_limit_streams_on_when_its_model_is_known),
+        IN_A_GRID(a_body_over_the_limit_without_a_model_is_refused),
+        IN_A_GRID(a_body_of_just_the_limit_is_not_cut),
+        IN_A_GRID(refusals_are_sent_as_the_core_words_them),
+        IN_A_GRID(what_needs_no_body_is_decided_at_the_head),
+        IN_A_GRID(forged_headers_never_reach_a_site),
+        IN_A_GRID(a_cluster_without_healthy_hosts_is_passed_over),
+        IN_A_GRID(asked_twice_the_specifier_says_the_same),
+        IN_A_GRID(a_route_without_the_specifier_is_left_alone),
+        IN_A_GRID(a_client_may_leave_at_any_stage),
+        IN_A_GRID(the_core_learns_whose_failure_it_was),
+        IN_A_GRID(answers_of_envoy_become_the_error_of_the_api),
+        IN_A_GRID(a_site_that_breaks_after_its_head_is_settled_once),
+        IN_A_GRID(ops_pages_are_read_only),
+        IN_A_GRID(depths_are_polled_and_the_first_poll_makes_it_ready),
+        IN_A_GRID(a_change_is_taken_or_refused_as_a_whole),
+        cmocka_unit_test(a_bad_start_is_refused_with_its_reason),
+        cmocka_unit_test(a_check_only_start_asks_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,153 @@
+/*
+ * test_lex.c - the vector scan against its plain twin, numbers, UTF-8, cursors
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/lex.h"
+
+static unsigned seed_of_run(void)
+{
+    const char *text = getenv("GRID_TEST_SEED");
+    unsigned seed = text ? (unsigned)strtoul(text, NULL, 10) : (unsigned)time(NULL);
+    printf("seed %u (GRID_TEST_SEED)\n", seed);
+    return seed;
+}
+
+static void plain_agrees_with_twin(void **state)
+{
+    (void)state;
+    static const unsigned char stops[] = {'"', '\\', 0, 1, 0x1F, 0x20, 0x7F, 0x80, 0xFF, '!', '#', '[', ']'};
+    char text[400];
+    unsigned seed = seed_of_run();
+    srand(seed);
+    for (int round = 0; round < 20000; round++) {
+        size_t from = (size_t)rand() % 70, len = from + (size_t)rand() % 300;
+        memset(text, 'a', sizeof text);
+        for (int i = rand() % 4; i > 0; i--)
+            text[(size_t)rand() % sizeof text] = (char)stops[(size_t)rand() % sizeof stops];
+        unsigned char high = 0, high_twin = 0;
+        const char *stop = grid_lex_plain(text + from, text + len, &high);
+        const char *twin = grid_lex_plain_twin(text + from, text + len, &high_twin);
+        assert_ptr_equal(stop, twin);
+        assert_int_equal(high & 0x80, high_twin & 0x80);
+    }
+}
+
+static bool number_is_whole(const char *text)
+{
+    enum grid_lex_number state = GRID_LEX_NUMBER_START;
+    struct grid_str slice = grid_str_of(text);
+    struct grid_cursor cursor;
+    for (const char *at = text; *at; at++)
+        state = grid_lex_number_step(state, *at);
+    bool whole = grid_lex_number_whole(state);
+    grid_cursor_init(&cursor, &slice, 1);
+    assert_int_equal(grid_lex_number(&cursor) == GRID_LEX_DONE && cursor.at == cursor.end, whole);
+    return whole;
+}
+
+static void numbers(void **state)
+{
+    (void)state;
+    static const char *good[] = {"0", "-0", "10", "-1", "1.5", "0.0", "1e5", "1E+5", "1e-10", "123456789.25e007"};
+    static const char *bad[] = {"", "-", "01", "1.", ".5", "1e", "1e+", "+1", "--1", "1.e5", "0x1", "1e5.5"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        assert_true(number_is_whole(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(number_is_whole(bad[i]));
+}
+
+static void utf8_at_every_cut(void **state)
+{
+    (void)state;
+    static const char *good[] = {"",
+                                 "plain text, long enough for the fast way",
+                                 "h\xC3\xA9llo \xE6\xBC\xA2\xE5\xAD\x97 \xF0\x9F\x98\x80!",
+                                 "\xF4\x8F\xBF\xBF",
+                                 "\xED\x9F\xBF\xEE\x80\x80",
+                                 "\xE0\xA0\x80",
+                                 "\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2"};
+    static const char *bad[] = {"\x80",
+                                "\xC0\x80",
+                                "\xC1\xBF",
+                                "\xE0\x9F\xBF",
+                                "\xED\xA0\x80",
+                                "\xF0\x8F\xBF\xBF",
+                                "\xF4\x90\x80\x80",
+                                "\xF5\x80\x80\x80",
+                                "\xFF",
+                                "abcdefgh\xE6\xBC"
+                                "abcdefgh",
+                                "\xC3",
+                                "\xE6\xBC",
+                                "aaaaaaaa\xE0\x80\x80"
+                                "aaaaaaaaa"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        for (size_t len = strlen(good[i]), cut = 0; cut <= len; cut++)
+            assert_int_equal(grid_utf8_feed(grid_utf8_feed(0, good[i], cut), good[i] + cut, len - cut), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        for (size_t len = strlen(bad[i]), cut = 0; cut <= len; cut++)
+            assert_int_not_equal(grid_utf8_feed(grid_utf8_feed(0, bad[i], cut), bad[i] + cut, len - cut), 0);
+}
+
+static void cursor_passes_empty_slices(void **state)
+{
+    (void)state;
+    struct grid_str slices[] = {{NULL, 0}, {"ab", 2}, {"", 0}, {NULL, 0}, {"c", 1}, {NULL, 0}};
+    struct grid_cursor cursor;
+    grid_cursor_init(&cursor, slices, 6);
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(grid_cursor_settle(&cursor));
+        assert_int_equal(grid_cursor_offset(&cursor), i);
+        assert_int_equal(*cursor.at++, "abc"[i]);
+    }
+    assert_false(grid_cursor_settle(&cursor));
+    assert_int_equal(grid_cursor_offset(&cursor), 3);
+    grid_cursor_init(&cursor, NULL, 0);
+    assert_false(grid_cursor_settle(&cursor));
+}
+
+/* A second pass jumps by the memo to the same place, at whatever cut. */
+static void memo_changes_nothing(void **state)
+{
+    (void)state;
+    static struct grid_lex_memo memo;
+    char text[300];
+    memset(text, 'x', sizeof text);
+    memcpy(text + 100, "\\\"\\u00e9\xC3\xA9", 10);
+    text[250] = '"';
+    for (size_t cut = 0; cut < sizeof text; cut++) {
+        struct grid_str slices[] = {{text, cut}, {text + cut, sizeof text - cut}};
+        memset(&memo, 0, sizeof memo);
+        for (int round = 0; round < 2; round++) {
+            struct grid_cursor cursor;
+            bool high = false;
+            grid_cursor_init(&cursor, slices, 2);
+            assert_true(grid_cursor_settle(&cursor));
+            cursor.at++;
+            assert_int_equal(grid_lex_string(&cursor, &memo, &high), GRID_LEX_DONE);
+            assert_int_equal(grid_cursor_offset(&cursor), 251);
+            assert_true(high);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_agrees_with_twin), cmocka_unit_test(numbers),
+        cmocka_unit_test(utf8_at_every_cut),      cmocka_unit_test(cursor_passes_empty_slices),
+        cmocka_unit_test(memo_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
