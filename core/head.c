@@ -56,7 +56,7 @@ static struct grid_str trim(struct grid_str s)
 static bool readable(struct grid_str value)
 {
     for (size_t i = 0; i < value.len; i++)
-        if (value.ptr[i] < 0x20 || value.ptr[i] == 0x7f)
+        if ((unsigned char)value.ptr[i] < 0x20 || (unsigned char)value.ptr[i] >= 0x7f)
             return false;
     return value.len > 0;
 }

@@ -66,7 +66,7 @@ static char token(struct grid_json *json)
     struct grid_cursor *cursor = &json->cursor;
     if (GRID_UNLIKELY(json->fault != GRID_JSON_FINE))
         return 0;
-    if (GRID_LIKELY(cursor->at < cursor->end && *cursor->at > ' ')) /* most bodies are sent without white space */
+    if (GRID_LIKELY(cursor->at<cursor->end && * cursor->at> ' ')) /* most bodies are sent without white space */
         return *cursor->at;
     for (;;) {
         if (!grid_cursor_settle(cursor)) {
@@ -345,14 +345,18 @@ enum grid_json_fault grid_json_text(struct grid_json *json, char *room, size_t c
     size_t len = 0;
     if (!grid_json_decode(json, &decode))
         return json->fault;
-    while (grid_json_decode_next(&decode, &run)) {
-        if (run.len > cap - len)
-            return GRID_JSON_LONG;
+    bool fits = true;
+    while (grid_json_decode_next(&decode, &run)) { /* to the end: bad text is bad, too long or not */
+        fits = fits && run.len <= cap - len;
+        if (!fits)
+            continue;
         memcpy(room + len, run.ptr, run.len);
         len += run.len;
     }
     if (decode.bad)
         return GRID_JSON_BAD_UTF8;
+    if (!fits)
+        return GRID_JSON_LONG;
     *out = (struct grid_str){room, len};
     return GRID_JSON_FINE;
 }
@@ -366,13 +370,12 @@ enum grid_json_fault grid_json_text_arena(struct grid_json *json, struct grid_ar
     if (!grid_json_decode(json, &decode))
         return json->fault;
     measure = decode;
-    while (grid_json_decode_next(&measure, &run)) {
+    while (grid_json_decode_next(&measure, &run))
         len += run.len;
-        if (len > limit)
-            return GRID_JSON_LONG;
-    }
     if (measure.bad)
         return GRID_JSON_BAD_UTF8;
+    if (len > limit)
+        return GRID_JSON_LONG;
     char *text = grid_arena_take(arena, len + 1);
     if (!text)
         return GRID_JSON_NO_MEMORY;

@@ -78,7 +78,7 @@ bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct gri
 bool grid_json_skip(struct grid_json *json);
 
 /* The next value, which must be a string, decoded into room (at most cap bytes, no NUL). FINE, or LONG or BAD_UTF8 with
- * *out untouched and the reader behind the string. Decoded text may hold NUL bytes (the escape \u0000). */
+ * *out untouched and the reader behind the string (both: BAD_UTF8). Decoded text may hold NUL bytes (the escape \u0000). */
 enum grid_json_fault grid_json_text(struct grid_json *json, char *room, size_t cap, struct grid_str *out);
 /* The same into the arena, with one NUL behind it; limit is the ceiling in decoded bytes. */
 enum grid_json_fault grid_json_text_arena(struct grid_json *json, struct grid_arena *arena, size_t limit,

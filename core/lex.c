@@ -85,8 +85,8 @@ static inline const char *plain_far(const char *at, const char *end, unsigned *h
         __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(at + 16));
         __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(at + 32));
         __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(at + 48));
-        __m128i stops = _mm_or_si128(_mm_or_si128(plain_stops(a), plain_stops(b)),
-                                     _mm_or_si128(plain_stops(c), plain_stops(d)));
+        __m128i stops =
+            _mm_or_si128(_mm_or_si128(plain_stops(a), plain_stops(b)), _mm_or_si128(plain_stops(c), plain_stops(d)));
         if (_mm_movemask_epi8(stops))
             break;
         seen = _mm_or_si128(seen, _mm_or_si128(_mm_or_si128(a, b), _mm_or_si128(c, d)));

@@ -383,6 +383,7 @@ static bool choose_variant(struct grid_prompt *prompt, struct grid_prompt_frame 
             refuse(prompt, GRID_REASON_BAD_TYPE);
             return false;
         }
+        type = (struct grid_str){room, 0}; /* no variant, if it is too long to be one that is known */
         if (grid_json_text(&prompt->json, room, sizeof room, &type) == GRID_JSON_BAD_UTF8)
             refuse(prompt, GRID_REASON_BAD_UTF8);
     } else if (!type.ptr) {

@@ -69,6 +69,7 @@ enum grid_status grid_ticket_new(struct grid_router *router, const struct grid_h
     }
     t->want = want_of(t, head);
     t->keyed.reason = GRID_REASON_EMPTY;
+    t->decision.action = GRID_REPLY; /* with status 0: nothing is decided yet */
     *out_ticket = t;
     return GRID_OK;
 }
@@ -341,7 +342,11 @@ static void decide(struct grid_ticket *t, const struct grid_route_options *optio
     if (answer_here(t, d->model, !peek))
         return;
     if (n == 0) {
-        refuse(t, t->sites->n_sites ? GRID_REPLY_MODEL_NOT_FOUND : GRID_REPLY_NO_ROUTE, GRID_VERDICT_NO_ROUTE, !peek);
+        if (grid_sites_model(t->sites, d->model)) /* it has candidates: there was no memory for them */
+            refuse(t, GRID_REPLY_INTERNAL, GRID_VERDICT_NOT_READY, !peek);
+        else
+            refuse(t, t->sites->n_sites ? GRID_REPLY_MODEL_NOT_FOUND : GRID_REPLY_NO_ROUTE, GRID_VERDICT_NO_ROUTE,
+                   !peek);
         return;
     }
     struct grid_choice choice;

@@ -270,10 +270,12 @@ enum grid_status grid_router_load(struct grid_router *router, const struct grid_
 enum grid_status grid_router_new(const struct grid_options *options, struct grid_router **out_router)
 {
     const struct grid_alloc *alloc = options->alloc ? options->alloc : &grid_alloc_default;
-    struct grid_router *router = alloc->take(alloc->ctx, sizeof *router);
-    if (!router)
+    const size_t align = _Alignof(struct grid_router); /* more than an allocator promises */
+    char *memory = grid_take(alloc, sizeof(struct grid_router) + align - 1);
+    if (!memory)
         return GRID_E_NO_MEMORY;
-    memset(router, 0, sizeof *router);
+    struct grid_router *router = (void *)(memory + (align - (uintptr_t)memory % align) % align);
+    router->memory = memory;
     router->alloc = alloc;
     router->dice_seed = options->dice_seed;
     grid_hash_seed_init(&router->seed, options->hash_seed);
@@ -303,7 +305,7 @@ void grid_router_free(struct grid_router *router)
     grid_stats_done(&router->stats);
     (void)pthread_mutex_destroy(&router->change);
     (void)pthread_mutex_destroy(&router->now);
-    grid_give(router->alloc, router);
+    grid_give(router->alloc, router->memory);
 }
 
 bool grid_signal(struct grid_router *router, struct grid_str cluster, double depth, uint64_t stamp_ms,

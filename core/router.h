@@ -32,6 +32,7 @@ struct grid_cluster {
 
 struct grid_router {
     const struct grid_alloc *alloc;
+    void *memory; /* what the allocator gave: the router stands in it, aligned as its seed wants */
     struct grid_hash_seed seed;
     uint64_t dice_seed;
     atomic_ullong dice; /* draws made */

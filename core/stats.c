@@ -76,15 +76,24 @@ static bool same(const char *text, struct grid_str view)
     return strlen(text) == view.len && memcmp(text, view.ptr, view.len) == 0;
 }
 
+static struct grid_stats_pair *find_pair(struct grid_stats_pair *pair, struct grid_str site, struct grid_str cluster)
+{
+    while (pair && !(same(pair->site, site) && same(pair->cluster, cluster)))
+        pair = pair->next;
+    return pair;
+}
+
 struct grid_stats_pair *grid_stats_pair_of(struct grid_stats *stats, struct grid_str site, struct grid_str cluster)
 {
     struct grid_stats_pair *head = atomic_load_explicit(&stats->pairs, memory_order_acquire);
-    if (stats->n_pairs >= GRID_STATS_MAX_PAIRS)
+    struct grid_stats_pair *pair = find_pair(head, site, cluster);
+    if (!pair && stats->n_pairs >= GRID_STATS_MAX_PAIRS) {
         site = cluster = (struct grid_str){"other", 5};
-    for (struct grid_stats_pair *pair = head; pair; pair = pair->next)
-        if (same(pair->site, site) && same(pair->cluster, cluster))
-            return pair;
-    struct grid_stats_pair *pair = grid_take(stats->alloc, sizeof *pair);
+        pair = find_pair(head, site, cluster);
+    }
+    if (pair)
+        return pair;
+    pair = grid_take(stats->alloc, sizeof *pair);
     if (!pair)
         return NULL;
     (void)snprintf(pair->site, sizeof pair->site, "%.*s", (int)site.len, site.ptr);

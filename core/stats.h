@@ -34,8 +34,10 @@ enum grid_verdict {
 };
 #define GRID_N_SITE_VERDICTS 3u
 
+/* Padded, not aligned: an allocator promises no more than max_align_t, and 64 bytes apart is never the same line. */
 struct grid_count {
-    _Alignas(64) atomic_ullong value;
+    atomic_ullong value;
+    char line[64 - sizeof(atomic_ullong)];
 };
 
 struct grid_stats_pair {

@@ -1,10 +1,10 @@
 /*
  * admin.c - counters in Envoy's own store, the admin pages, and the text that the ops pages share
  *
- * Story     Every counter lives in the core (and in signals.c). Four times a second the main thread adds what they grew
- *           by to counters of the same names in Envoy's store, so that /stats/prometheus has them and they outlive
+ * Story     Every counter lives in the core (and in signals.c). Four times a second the main thread adds what they
+ *           grew by to counters of the same names in Envoy's store, so that /stats/prometheus has them and they outlive
  *           every reload. /metrics and /grid are written afresh at each request.
- * Promise   Families are defined once, in config_new; every series is touched by 0 when first seen, so it shows at once.
+ * Promise   Families are defined once, in config_new; a series is touched by 0 when first seen, so it shows at once.
  * Threads   define, sync, free: main thread. The pages: any.
  */
 #include "module.h"

@@ -350,8 +350,9 @@ void grid_sim_call_token_event(const struct grid_sim_call *call, const struct gr
 static json_t *usage(const struct grid_sim_seq *seq)
 {
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)seq->prompt_tokens, "total_tokens",
-                     (json_int_t)(seq->prompt_tokens + seq->written), "completion_tokens", (json_int_t)seq->written,
-                     "prompt_tokens_details", "cached_tokens", (json_int_t)seq->cached_tokens);
+                     (json_int_t)seq->prompt_tokens + (json_int_t)seq->written, "completion_tokens",
+                     (json_int_t)seq->written, "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)seq->cached_tokens);
 }
 
 /* Takes the value over. */

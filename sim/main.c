@@ -12,7 +12,6 @@
 #include <getopt.h>
 #include <math.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -211,16 +210,12 @@ static struct addrinfo *resolve(const char *listen_on)
 
 static void announce(const char *listen_on, evutil_socket_t fd)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t length = sizeof address;
-    unsigned port = 0;
-    if (getsockname(fd, (struct sockaddr *)&address, &length) == 0) {
-        if (address.ss_family == AF_INET6)
-            port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-        else
-            port = ntohs(((struct sockaddr_in *)&address)->sin_port);
-    }
-    (void)printf("listening on %.*s:%u\n", (int)(strrchr(listen_on, ':') - listen_on), listen_on, port);
+    char port[NI_MAXSERV] = "0";
+    if (getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+        (void)getnameinfo((struct sockaddr *)&address, length, NULL, 0, port, sizeof port, NI_NUMERICSERV);
+    (void)printf("listening on %.*s:%s\n", (int)(strrchr(listen_on, ':') - listen_on), listen_on, port);
     (void)fflush(stdout);
 }
 

@@ -104,7 +104,7 @@ void grid_sim_metrics_state(const struct grid_sim_server *server, struct evbuffe
         waiting(server), "synthetic_waiting", server->synthetic_waiting, "running",
         (json_int_t)server->queue.running_count, "cached_blocks", (json_int_t)grid_sim_cache_count(server->queue.cache),
         "received", (json_int_t)server->received, "requests",
-        (json_int_t)(stats->finished_stop + stats->finished_length), "aborted", (json_int_t)stats->aborted,
+        (json_int_t)stats->finished_stop + (json_int_t)stats->finished_length, "aborted", (json_int_t)stats->aborted,
         "prompt_tokens", (json_int_t)stats->prompt_tokens, "cached_tokens", (json_int_t)stats->cached_tokens,
         "generation_tokens", (json_int_t)stats->generation_tokens, "fault", server->fault.set);
     char *text = state ? json_dumps(state, JSON_COMPACT) : NULL;

@@ -26,7 +26,7 @@
 #include <time.h>
 
 /* The whole verb; argv[0] is its name. Returns the exit status: 0 served until told to stop, 1 cannot bind, 2 usage. */
-__attribute__((visibility("default"))) int grid_sim_main(int argc, char **argv);
+int grid_sim_main(int argc, char **argv);
 
 enum {
     GRID_SIM_TOKEN_BYTES = 4,

@@ -1,8 +1,8 @@
 /*
  * world.h - a router with sites, and requests to send through it
  *
- * Story     Tests of the whole core write settings and bodies in JSON with single quotes, name sites by letters, and read
- *           as what a client and its sites do.
+ * Story     Tests of the whole core write settings and bodies in JSON with single quotes, name sites by letters, and
+ *           read as what a client and its sites do.
  */
 #ifndef GRID_TEST_WORLD_H
 #define GRID_TEST_WORLD_H
@@ -44,8 +44,8 @@ static inline void text_put_json(struct text *text, const char *json)
             text->bytes[i] = '"';
 }
 
-/* A serving config without peers: "a b! c" gives model m at sites a, b and c over clusters of the same names, of which b
- * admits nothing. A '/' in front of a name: another model of that name, at site z. */
+/* A serving config without peers: "a b! c" gives model m at sites a, b and c over clusters of the same names, of which
+ * b admits nothing. A '/' in front of a name: another model of that name, at site z. */
 static inline void text_put_serving(struct text *text, const char *sites)
 {
     text_put_json(text, "{'local_site':'east','window_secs':60,'load_window_ms':30000,'peers':[],'candidates':[");
@@ -132,7 +132,8 @@ static inline void text_put_chat(struct text *text, const char *model, char lett
     text_put_json(text, "'}");
     for (unsigned turn = 1; turn < turns; turn++) {
         (void)snprintf(line, sizeof line,
-                       ",{'role':'assistant','content':'answer %u'},{'role':'user','content':'and %0150u?'}", turn, turn);
+                       ",{'role':'assistant','content':'answer %u'},{'role':'user','content':'and %0150u?'}", turn,
+                       turn);
         text_put_json(text, line);
     }
     text_put_json(text, "]}");

@@ -1,8 +1,8 @@
 /*
  * test_alloc_fail.c - for every n: the n-th allocation fails, alone or with all behind it
  *
- * What may not happen: a crash, a block that is never given back, a configuration half in force, a request refused for a
- * reason that is not true.
+ * What may not happen: a crash, a block that is never given back, a configuration half in force, a request refused for
+ * a reason that is not true.
  */
 #include "world.h"
 
@@ -244,8 +244,9 @@ static void test_metrics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_a_new_router), TEST(test_a_load),    TEST(test_a_request),
-        TEST(test_the_list_of_models), TEST(test_a_refresh), TEST(test_an_engine_that_restarted),
+        TEST(test_a_new_router), TEST(test_a_load),
+        TEST(test_a_request),    TEST(test_the_list_of_models),
+        TEST(test_a_refresh),    TEST(test_an_engine_that_restarted),
         TEST(test_metrics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,8 +164,8 @@ static void test_json_strings(void **state)
         {GRID_LIT("\x7f"), "\"\x7f\""},
         {GRID_LIT("\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82"), "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\""},
         {GRID_LIT("a\xff"), "\"a\xef\xbf\xbd\""},
-        {GRID_LIT("\xc3"), "\"\xef\xbf\xbd\""},                     /* cut short */
-        {GRID_LIT("\xc0\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\""},     /* too long a form */
+        {GRID_LIT("\xc3"), "\"\xef\xbf\xbd\""},                                 /* cut short */
+        {GRID_LIT("\xc0\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\""},                 /* too long a form */
         {GRID_LIT("\xed\xa0\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* a surrogate */
         {GRID_LIT("\xe0\x9f\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
         {GRID_LIT("\xf4\x90\x80\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},

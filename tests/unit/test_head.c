@@ -133,10 +133,15 @@ static void test_a_repeated_model_header(void **state)
 static void test_content_types(void **state)
 {
     (void)state;
-    static const char *const read[] = {"", "application/json", "application/json; charset=utf-8", "text/plain", "x",
-                                       "application/x-www-form-urlencoded", "application/vnd.api+json"};
+    static const char *const read[] = {"",
+                                       "application/json",
+                                       "application/json; charset=utf-8",
+                                       "text/plain",
+                                       "x",
+                                       "application/x-www-form-urlencoded",
+                                       "application/vnd.api+json"};
     static const char *const left[] = {"multipart/form-data; boundary=x", "Multipart/Form-Data", "audio/wav",
-                                       "application/octet-stream", " image/png", "video/mp4"};
+                                       "application/octet-stream",        " image/png",          "video/mp4"};
     for (size_t i = 0; i < COUNT(read); i++)
         assert_true(view_of("POST", "/v1/messages", "content-type", read[i], NULL).can_be_json);
     for (size_t i = 0; i < COUNT(left); i++)

@@ -173,6 +173,21 @@ static void text_ceilings_do_not_stick(void **state)
     grid_arena_done(&arena);
 }
 
+/* What is said of a text must not depend on where slices are cut: bad comes before long. */
+static void both_too_long_and_bad(void **state)
+{
+    (void)state;
+    static const char sent[] = "\"123456789abcdef\xFFx\"";
+    for (size_t len = sizeof sent - 1, cut = 0; cut <= len; cut++) {
+        struct grid_str slices[] = {{sent, cut}, {sent + cut, len - cut}}, out;
+        struct grid_json json;
+        char room[4];
+        grid_json_init(&json, slices, 2);
+        assert_int_equal(grid_json_text(&json, room, sizeof room, &out), GRID_JSON_BAD_UTF8);
+        assert_true(grid_json_finish(&json));
+    }
+}
+
 static void numbers(void **state)
 {
     (void)state;
@@ -260,6 +275,7 @@ int main(void)
         cmocka_unit_test(deep_nesting_is_passed),
         cmocka_unit_test(members_and_elements),
         cmocka_unit_test(text_ceilings_do_not_stick),
+        cmocka_unit_test(both_too_long_and_bad),
         cmocka_unit_test(numbers),
         cmocka_unit_test(faults_stick_and_end_loops),
         cmocka_unit_test(raw_and_decode_at_every_cut),

@@ -217,6 +217,8 @@ static void responses(void **state)
         {"{'instructions':'i'}", "<missing_field>"},
         {"{'input':[{'type':'item_reference','id':'x'}]}", "<unknown_part>"},
         {"{'input':[{'type':'function_call_output'}]}", "<missing_field>"},
+        {"{'input':[{'type':'a type that is longer than all that are known','role':'u','content':'a'}]}",
+         "<unknown_part>"},
         {"{'input':5}", "<bad_type>"},
     };
     CHECK(GRID_API_RESPONSES, pairs);

@@ -1,5 +1,5 @@
 /*
- * test_select.c - the choice: the tables of behaviour.md E.3 and F, corners, and random play against E.2 taken literally
+ * test_select.c - the choice: the tables of behaviour.md E.3 and F, corners, random play against E.2 taken literally
  */
 #include "unit.h"
 
@@ -118,8 +118,8 @@ static void test_the_price_of_a_match(void **state)
         uint32_t run;
         double worth, sticky_at, override_at;
     } rows[] = {
-        {4, 0.0128, 0.0128, 0.0129},   {32, 0.1024, 0.1024, 0.1025},   {40, 0.128, 0.128, 0.1281},
-        {400, 1.28, 1.28, 1.2801},     {512, 1.6384, 1.6384, 1.6385},
+        {4, 0.0128, 0.0128, 0.0129}, {32, 0.1024, 0.1024, 0.1025},  {40, 0.128, 0.128, 0.1281},
+        {400, 1.28, 1.28, 1.2801},   {512, 1.6384, 1.6384, 1.6385},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct grid_candidate candidates[] = {site("b", 0, 0), site("a", rows[i].sticky_at, rows[i].run)};

@@ -130,8 +130,8 @@ static void test_each_series_is_told_once(void **state)
     (void)state;
     struct tally t = {.series = 0};
     grid_stats_each(&stats, tally, &t);
-    const size_t fixed = GRID_N_OUTCOMES + (GRID_N_REASONS - 1) + (GRID_N_VERDICTS - GRID_N_SITE_VERDICTS) +
-                         GRID_N_RELOADS + 1;
+    const size_t fixed =
+        GRID_N_OUTCOMES + (GRID_N_REASONS - 1) + (GRID_N_VERDICTS - GRID_N_SITE_VERDICTS) + GRID_N_RELOADS + 1;
     assert_int_equal(t.series, fixed);
     assert_int_equal(t.families, 5); /* and each family's series lie together */
     assert_int_equal(t.sum, 0);

@@ -1,5 +1,5 @@
 /*
- * test_ticket.c - what is wanted of a body, and requests that are answered here (behaviour.md L, O.18, O.19, O.40 to O.42)
+ * test_ticket.c - what is wanted of a body, and requests that are answered here (behaviour.md L, O.18-19, O.40-42)
  */
 #include "world.h"
 
@@ -110,8 +110,8 @@ static void test_where_the_model_comes_from(void **state)
     forwarded((struct request){.path = "/v1/embeddings", .body = GRID_LIT("{\"model\":\"m\",\"input\":\"x\"}")}, "a",
               GRID_OUTCOME_NOT_APPLICABLE, GRID_REASON_NOT_A_PROMPT_PATH);
     forwarded((struct request){.method = "PUT", .model = "m"}, "a", GRID_OUTCOME_NOT_APPLICABLE, GRID_REASON_METHOD);
-    forwarded((struct request){.body = GRID_LIT("{\"model\":\"m\",\"messages\":[]}")}, "a",
-              GRID_OUTCOME_NOT_APPLICABLE, GRID_REASON_TOO_SHORT);
+    forwarded((struct request){.body = GRID_LIT("{\"model\":\"m\",\"messages\":[]}")}, "a", GRID_OUTCOME_NOT_APPLICABLE,
+              GRID_REASON_TOO_SHORT);
     forwarded((struct request){.model = "m", .body = GRID_LIT("not json")}, "a", GRID_OUTCOME_NOT_APPLICABLE,
               GRID_REASON_NOT_JSON);
     forwarded((struct request){.model = "m", .no_body = true}, "a", GRID_OUTCOME_NOT_APPLICABLE, GRID_REASON_EMPTY);
@@ -123,8 +123,12 @@ static void test_where_the_model_comes_from(void **state)
 static void test_no_model(void **state)
 {
     (void)state;
-    static const struct grid_str bodies[] = {GRID_LIT(""), GRID_LIT("{}"), GRID_LIT("x"), GRID_LIT("{\"model\":7}"),
-                                             GRID_LIT("{\"model\":null}"), GRID_LIT("[{\"model\":\"m\"}]"),
+    static const struct grid_str bodies[] = {GRID_LIT(""),
+                                             GRID_LIT("{}"),
+                                             GRID_LIT("x"),
+                                             GRID_LIT("{\"model\":7}"),
+                                             GRID_LIT("{\"model\":null}"),
+                                             GRID_LIT("[{\"model\":\"m\"}]"),
                                              GRID_LIT("{\"model\":\"\"}")};
     for (size_t i = 0; i < COUNT(bodies); i++)
         refused((struct request){.body = bodies[i]}, 400, "model_required");
@@ -198,8 +202,7 @@ static void test_upgrades_and_options(void **state)
 static struct grid_ticket *with_header(const char *name, const char *value, const char *path)
 {
     struct grid_header headers[] = {{GRID_LIT("x-model"), GRID_LIT("m")}, {grid_str_of(name), grid_str_of(value)}};
-    struct grid_head head = {
-        .method = GRID_LIT("POST"), .path = grid_str_of(path), .headers = headers, .n_headers = 2};
+    struct grid_head head = {.method = GRID_LIT("POST"), .path = grid_str_of(path), .headers = headers, .n_headers = 2};
     struct grid_ticket *ticket = NULL;
     struct grid_decision decision;
     assert_int_equal(grid_ticket_new(world.router, &head, &ticket), GRID_OK);
@@ -261,14 +264,15 @@ static void test_the_list_of_models(void **state)
 static void test_one_model(void **state)
 {
     (void)state;
-    static const char *const found[] = {"/v1/models/meta/llama", "/v1/models/meta%2Fllama", "/v1/models/meta%2fllama?x"};
+    static const char *const found[] = {"/v1/models/meta/llama", "/v1/models/meta%2Fllama",
+                                        "/v1/models/meta%2fllama?x"};
     for (size_t i = 0; i < COUNT(found); i++) {
         json_t *root = answer((struct request){.method = "GET", .path = found[i]}, 200);
         expect_entry(root, "meta/llama");
         json_decref(root);
     }
-    static const char *const missing[] = {"/v1/models/x", "/v1/models/meta", "/v1/models/meta%252Fllama",
-                                          "/v1/models/meta%2", "/v1/models/%6D", "/v1/models/m%2F"};
+    static const char *const missing[] = {"/v1/models/x",      "/v1/models/meta", "/v1/models/meta%252Fllama",
+                                          "/v1/models/meta%2", "/v1/models/%6D",  "/v1/models/m%2F"};
     for (size_t i = 0; i < COUNT(missing); i++)
         refused((struct request){.method = "GET", .path = missing[i]}, 404, "model_not_found");
     char longest[1024];
