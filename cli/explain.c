@@ -151,9 +151,8 @@ static bool load_sources(struct grid_router *router, const struct options *optio
     if (!in_place && !read_source(serving_path, serving)) {
         return false;
     }
-    struct grid_load load = {.plugin = plugin->part,
-                             .serving = serving->part,
-                             .words = plugin->yaml.words || serving->yaml.words};
+    struct grid_load load = {
+        .plugin = plugin->part, .serving = serving->part, .words = plugin->yaml.words || serving->yaml.words};
     struct grid_errors errors = {0};
     int at_fault = 0;
     enum grid_status status = grid_router_load(router, &load, 0, &errors, &at_fault);

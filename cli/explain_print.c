@@ -108,8 +108,8 @@ static void put_flip(const struct grid_explained *explained, struct grid_buf *ou
     } else if (decision->outcome == GRID_OUTCOME_NO_MATCH && decision->blocks < GRID_MIN_RUN) {
         grid_buf_printf(out, "a longer prompt: a match under %u blocks never counts", GRID_MIN_RUN);
     } else if (decision->outcome == GRID_OUTCOME_NO_MATCH) {
-        grid_buf_printf(out, "a site that holds the first %" PRIu32 " of its %" PRIu32 " blocks",
-                        needed_run(explained), decision->blocks);
+        grid_buf_printf(out, "a site that holds the first %" PRIu32 " of its %" PRIu32 " blocks", needed_run(explained),
+                        decision->blocks);
     } else if (gate_asked(decision)) {
         put_gate_flip(decision, out);
     } else {

@@ -68,8 +68,7 @@ static bool is_upgrade(const struct grid_query *query)
 
     for (size_t i = 0; i < query->n_headers; i++) {
         upgrade |= name_is(query->headers[i].name, "upgrade");
-        connection |= name_is(query->headers[i].name, "connection") &&
-                      has_token(query->headers[i].value, "upgrade");
+        connection |= name_is(query->headers[i].name, "connection") && has_token(query->headers[i].value, "upgrade");
     }
     return upgrade && connection;
 }

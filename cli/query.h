@@ -33,8 +33,7 @@ struct grid_candidate *grid_query_candidates(struct grid_router *router, struct 
 enum grid_status grid_query_router(uint64_t seed, struct grid_router **out_router) GRID_MUST_USE;
 
 /* Reads a body from a file, "-" being standard input. The caller frees *out_text. */
-bool grid_query_read(const char *path, char **out_text, size_t *out_len, char *error,
-                     size_t error_size) GRID_MUST_USE;
+bool grid_query_read(const char *path, char **out_text, size_t *out_len, char *error, size_t error_size) GRID_MUST_USE;
 
 struct grid_str grid_query_str(const char *text); /* a view of a C string */
 

@@ -69,8 +69,7 @@ bool grid_replay_refuse(struct grid_replay *replay, const char *field, const cha
     return false;
 }
 
-bool grid_replay_text(struct grid_replay *replay, json_t *line, const char *name, bool required,
-                      struct grid_str *out)
+bool grid_replay_text(struct grid_replay *replay, json_t *line, const char *name, bool required, struct grid_str *out)
 {
     json_t *value = json_object_get(line, name);
 
@@ -193,9 +192,7 @@ static const struct op {
     bool (*run)(struct grid_replay *replay, json_t *line);
     const char *fields[10];
 } ops[] = {
-    {"load",
-     grid_replay_load,
-     {"plugin", "plugin_text", "serving", "serving_text", "tag_keys_hex", "max_body_bytes"}},
+    {"load", grid_replay_load, {"plugin", "plugin_text", "serving", "serving_text", "tag_keys_hex", "max_body_bytes"}},
     {"signal", grid_replay_signal, {"cluster", "depth", "stamp"}},
     {"request",
      grid_replay_request,
@@ -230,7 +227,8 @@ static bool fields_known(struct grid_replay *replay, const struct op *op, json_t
     const char *key;
     json_t *value;
 
-    json_object_foreach(line, key, value) {
+    json_object_foreach(line, key, value)
+    {
         bool known = strcmp(key, "op") == 0 || strcmp(key, "at") == 0;
         for (size_t i = 0; !known && i < sizeof op->fields / sizeof op->fields[0]; i++) {
             known = op->fields[i] != NULL && strcmp(op->fields[i], key) == 0;
@@ -278,8 +276,7 @@ static bool answer_line(struct grid_replay *replay, const char *text, size_t len
     replay->out.failed = false;
     if (line == NULL) {
         /* jansson's own text quotes what stands near the place, which may be a prompt */
-        done = grid_replay_refuse(replay, "", "the line is not JSON, or names a field twice (byte %d)",
-                                  error.position);
+        done = grid_replay_refuse(replay, "", "the line is not JSON, or names a field twice (byte %d)", error.position);
     } else {
         done = run_line(replay, line);
     }

@@ -27,10 +27,10 @@ struct grid_replay_keys {
 
 struct grid_replay {
     struct grid_router *router;
-    uint64_t now_ms;   /* the virtual clock */
-    bool stale;        /* clock, signals or configuration moved since the sites were put in order */
-    bool refused_any;  /* the exit status is 1 */
-    void *open;        /* requests that wait for their answer, by id: a tree of search.h */
+    uint64_t now_ms;  /* the virtual clock */
+    bool stale;       /* clock, signals or configuration moved since the sites were put in order */
+    bool refused_any; /* the exit status is 1 */
+    void *open;       /* requests that wait for their answer, by id: a tree of search.h */
     struct grid_buf out;
     struct grid_site_view *sites; /* clusters that candidates name */
     size_t n_sites;
@@ -45,8 +45,7 @@ bool grid_replay_refuse(struct grid_replay *replay, const char *field, const cha
     __attribute__((format(printf, 3, 4)));
 
 /* Reads a field of the line. An absent one leaves *out as it is and is refused when it is required. */
-bool grid_replay_text(struct grid_replay *replay, json_t *line, const char *name, bool required,
-                      struct grid_str *out);
+bool grid_replay_text(struct grid_replay *replay, json_t *line, const char *name, bool required, struct grid_str *out);
 bool grid_replay_whole(struct grid_replay *replay, json_t *line, const char *name, bool required, uint64_t *out);
 bool grid_replay_flag(struct grid_replay *replay, json_t *line, const char *name, bool *out);
 

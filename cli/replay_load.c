@@ -81,8 +81,7 @@ static int hex_value(char digit)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-static bool add_hex_key(struct grid_replay *replay, const char *field, json_t *value,
-                        struct grid_replay_keys *keys)
+static bool add_hex_key(struct grid_replay *replay, const char *field, json_t *value, struct grid_replay_keys *keys)
 {
     const char *text = json_string_value(value);
     size_t len = json_string_length(value) / 2;
@@ -178,8 +177,7 @@ static bool read_keys(struct grid_replay *replay, json_t *line, struct change *c
     struct grid_errors errors = {0};
 
     if (change->plugin.json.ptr != NULL) {
-        enum grid_status status =
-            grid_settings_parse(change->plugin.json, change->plugin.words, &settings, &errors);
+        enum grid_status status = grid_settings_parse(change->plugin.json, change->plugin.words, &settings, &errors);
         if (status != GRID_OK) {
             return refuse_first(replay, status, &errors);
         }

@@ -37,7 +37,8 @@ static bool count_headers(struct grid_replay *replay, json_t *object, size_t *ou
     if (!json_is_object(object)) {
         return grid_replay_refuse(replay, "headers", "is not an object");
     }
-    json_object_foreach(object, name, value) {
+    json_object_foreach(object, name, value)
+    {
         size_t n = json_is_array(value) ? json_array_size(value) : 1;
         bool right = name[0] != '\0' && (json_is_string(value) || json_is_array(value));
         for (size_t i = 0; json_is_array(value) && i < n; i++) {
@@ -69,7 +70,8 @@ static bool read_headers(struct grid_replay *replay, json_t *line, struct asked 
     if (out->headers == NULL || out->names == NULL) {
         return grid_replay_refuse(replay, "headers", "out of memory");
     }
-    json_object_foreach(object, name, value) {
+    json_object_foreach(object, name, value)
+    {
         struct grid_str lower = {out->names + used, strlen(name)};
         for (const char *at = name; *at != '\0'; at++) {
             out->names[used++] = *at >= 'A' && *at <= 'Z' ? (char)(*at + ('a' - 'A')) : *at;

@@ -2,7 +2,8 @@
  * hash.c - XXH3 with a process's secret, and the chain
  *
  * Story     A fixed secret and one multiply a block is twice as fast as seeding each block with the key before it
- *           (4 to 6 against 9 microseconds for 512 blocks), and chains just as well: key i depends on every byte before.
+ *           (4 to 6 against 9 microseconds for 512 blocks), and chains just as well: key i depends on every byte
+ *           before.
  */
 #include "hash.h"
 

@@ -1,8 +1,8 @@
 /*
  * hash.h - the hash under every key
  *
- * Story     keys.c chains 256-byte blocks of a prompt into keys; media and long values enter the prompt as digests. All of
- *           it is XXH3 under a secret of this process, so nobody outside can aim at a collision.
+ * Story     keys.c chains 256-byte blocks of a prompt into keys; media and long values enter the prompt as digests.
+ *           All of it is XXH3 under a secret of this process, so nobody outside can aim at a collision.
  * Promise   Same seed, same bytes, same values, however the bytes are cut. Nothing here allocates.
  * Not here  What is hashed (prompt.h), in which order (keys.h). No other file includes xxHash.
  */

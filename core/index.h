@@ -25,8 +25,7 @@ void grid_index_table_unref(struct grid_table *table);             /* NULL is fi
 uint32_t grid_index_match(struct grid_table *table, const uint64_t *keys, size_t n, uint64_t now_ms);
 void grid_index_pend(struct grid_table *table, const uint64_t *keys, size_t n, uint64_t now_ms);
 /* The settles return how many of the keys were so treated, 0 once the table is forgotten. */
-uint32_t grid_index_confirm(struct grid_table *table, const uint64_t *keys, size_t n, uint64_t now_ms,
-                            uint64_t ttl_ms);
+uint32_t grid_index_confirm(struct grid_table *table, const uint64_t *keys, size_t n, uint64_t now_ms, uint64_t ttl_ms);
 uint32_t grid_index_drop(struct grid_table *table, const uint64_t *keys, size_t n);
 void grid_index_withdraw(struct grid_table *table, const uint64_t *keys, size_t n);
 

@@ -2,8 +2,8 @@
  * json.c - the pull reader behind json.h
  *
  * Story     lex.c finds the ends of tokens; this file knows what may follow what. Skipping keeps one bit for each open
- *           bracket on the stack, up to SKIP_LEVELS; deeper levels are only counted, so there a bracket may be closed by
- *           the other kind: no body of a real client is that deep, and no keyed value is (128 levels).
+ *           bracket on the stack, up to SKIP_LEVELS; deeper levels are only counted, so there a bracket may be closed
+ *           by the other kind: no body of a real client is that deep, and no keyed value is (128 levels).
  */
 #include "json.h"
 
@@ -60,7 +60,8 @@ static bool fail_lex(struct grid_json *json, enum grid_lex_result result)
     return result == GRID_LEX_DONE || fail(json, result == GRID_LEX_ENDED ? GRID_JSON_ENDED : GRID_JSON_SYNTAX);
 }
 
-/* Stands at the next byte that is not white space; 0 with a fault at the end. (A raw NUL byte is never legal either.) */
+/* Stands at the next byte that is not white space; 0 with a fault at the end. (A raw NUL byte is never legal either.)
+ * */
 static char token(struct grid_json *json)
 {
     struct grid_cursor *cursor = &json->cursor;
@@ -178,7 +179,8 @@ bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct gri
     return true;
 }
 
-/* ---- passing values ----------------------------------------------------------------------------------------------- */
+/* ---- passing values -----------------------------------------------------------------------------------------------
+ * */
 
 static bool pass_string(struct grid_json *json, bool *out_high)
 {
@@ -336,7 +338,8 @@ bool grid_json_finish(struct grid_json *json)
     return true;
 }
 
-/* ---- reading values ----------------------------------------------------------------------------------------------- */
+/* ---- reading values -----------------------------------------------------------------------------------------------
+ * */
 
 enum grid_json_fault grid_json_text(struct grid_json *json, char *room, size_t cap, struct grid_str *out)
 {
@@ -435,7 +438,8 @@ enum grid_json_fault grid_json_bool(struct grid_json *json, bool *out_value)
     return GRID_JSON_FINE;
 }
 
-/* ---- tokens as sent, strings decoded ------------------------------------------------------------------------------ */
+/* ---- tokens as sent, strings decoded ------------------------------------------------------------------------------
+ * */
 
 bool grid_json_raw(struct grid_json *json, struct grid_json_raw *out_raw)
 {
@@ -474,74 +478,4 @@ bool grid_json_decode(struct grid_json *json, struct grid_json_decode *out_decod
     json->fresh = false;
     *out_decode = (struct grid_json_decode){.at = from, .high = high};
     return true;
-}
-
-static size_t utf8_encode(uint32_t code, char *room)
-{
-    if (code < 0x80) {
-        room[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        room[0] = (char)(0xC0 | code >> 6);
-        room[1] = (char)(0x80 | (code & 0x3F));
-        return 2;
-    }
-    if (code < 0x10000) {
-        room[0] = (char)(0xE0 | code >> 12);
-        room[1] = (char)(0x80 | (code >> 6 & 0x3F));
-        room[2] = (char)(0x80 | (code & 0x3F));
-        return 3;
-    }
-    room[0] = (char)(0xF0 | code >> 18);
-    room[1] = (char)(0x80 | (code >> 12 & 0x3F));
-    room[2] = (char)(0x80 | (code >> 6 & 0x3F));
-    room[3] = (char)(0x80 | (code & 0x3F));
-    return 4;
-}
-
-/* Decodes the escape whose backslash the cursor stands behind; false for half of a surrogate pair. */
-static bool decode_escape(struct grid_json_decode *decode, struct grid_str *out_run)
-{
-    uint32_t unit, low;
-    if (grid_lex_escape(&decode->at, &unit) != GRID_LEX_DONE)
-        return false;
-    if (unit >= 0xDC00 && unit <= 0xDFFF)
-        return false;
-    if (unit >= 0xD800 && unit <= 0xDBFF) {
-        if (!grid_cursor_settle(&decode->at) || *decode->at.at != '\\')
-            return false;
-        decode->at.at++;
-        if (grid_lex_escape(&decode->at, &low) != GRID_LEX_DONE || low < 0xDC00 || low > 0xDFFF)
-            return false;
-        unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
-    }
-    *out_run = (struct grid_str){decode->room, utf8_encode(unit, decode->room)};
-    return true;
-}
-
-bool grid_json_decode_next(struct grid_json_decode *decode, struct grid_str *out_run)
-{
-    if (decode->done || decode->bad || !grid_cursor_settle(&decode->at))
-        return false;
-    const char *from = decode->at.at;
-    unsigned char high = 0;
-    const char *stop = grid_lex_plain(from, decode->at.end, &high);
-    if (stop > from) {
-        size_t len = (size_t)(stop - from);
-        if (decode->high)
-            decode->utf8 = grid_utf8_feed(decode->utf8, from, len);
-        decode->bad = decode->utf8 == GRID_UTF8_BAD || (stop < decode->at.end && decode->utf8 != 0);
-        decode->at.at = stop;
-        *out_run = (struct grid_str){from, len};
-        return !decode->bad;
-    }
-    decode->bad = decode->utf8 != 0; /* a character cut by a quote or an escape */
-    decode->at.at++;
-    if (decode->bad || *stop == '"') {
-        decode->done = true;
-        return false;
-    }
-    decode->bad = !decode_escape(decode, out_run);
-    return !decode->bad;
 }

@@ -69,16 +69,17 @@ bool grid_json_enter(struct grid_json *json, enum grid_json_kind kind);
 /* The next element of the array that was entered: true and its value is next; false behind the closing bracket. */
 bool grid_json_element(struct grid_json *json);
 
-/* The next member of the object that was entered: true, its decoded name in room, and its value is next; false behind the
- * closing brace. A name over cap bytes or not valid UTF-8 is unread: {NULL,0}. The empty name is {room,0}. Names are
- * given in order and as often as they are sent: duplicates are the caller's business. */
+/* The next member of the object that was entered: true, its decoded name in room, and its value is next; false behind
+ * the closing brace. A name over cap bytes or not valid UTF-8 is unread: {NULL,0}. The empty name is {room,0}. Names
+ * are given in order and as often as they are sent: duplicates are the caller's business. */
 bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct grid_str *out_name);
 
 /* Passes the next value whole, checked against the grammar. False on a fault. */
 bool grid_json_skip(struct grid_json *json);
 
 /* The next value, which must be a string, decoded into room (at most cap bytes, no NUL). FINE, or LONG or BAD_UTF8 with
- * *out untouched and the reader behind the string (both: BAD_UTF8). Decoded text may hold NUL bytes (the escape \u0000). */
+ * *out untouched and the reader behind the string (both: BAD_UTF8). Decoded text may hold NUL bytes (the escape
+ * \u0000). */
 enum grid_json_fault grid_json_text(struct grid_json *json, char *room, size_t cap, struct grid_str *out);
 /* The same into the arena, with one NUL behind it; limit is the ceiling in decoded bytes. */
 enum grid_json_fault grid_json_text_arena(struct grid_json *json, struct grid_arena *arena, size_t limit,
@@ -99,7 +100,8 @@ bool grid_json_finish(struct grid_json *json);
 /* Offset of the byte that the reader stands at: the start of a value after peek, the byte at fault after a fault. */
 size_t grid_json_offset(const struct grid_json *json);
 
-/* ---- for prompts: tokens as sent, strings decoded piece by piece -------------------------------------------------- */
+/* ---- for prompts: tokens as sent, strings decoded piece by piece --------------------------------------------------
+ * */
 
 /* A stretch of bytes over slices, handed out slice by slice. */
 struct grid_json_raw {

@@ -1,8 +1,8 @@
 /*
  * keys.c - pieces into blocks, blocks into keys
  *
- * Story     Pieces are cut into blocks of 256 bytes. Whole blocks inside one slice of the body are hashed where they lie;
- *           only the bytes at the seams are copied, into one block.
+ * Story     Pieces are cut into blocks of 256 bytes. Whole blocks inside one slice of the body are hashed where they
+ *           lie; only the bytes at the seams are copied, into one block.
  */
 #include "keys.h"
 
@@ -33,6 +33,11 @@ static size_t chain_room(const struct chain *chain)
 
 static void chain_feed(struct chain *chain, const char *bytes, size_t len)
 {
+    if (len < GRID_BLOCK_BYTES - chain->fill && chain->n < GRID_MAX_KEYS) { /* most pieces close no block */
+        memcpy(chain->block + chain->fill, bytes, len);
+        chain->fill += len;
+        return;
+    }
     size_t room = chain_room(chain);
     if (len > room)
         len = room;
@@ -160,7 +165,7 @@ void grid_keys_make(const struct grid_hash_seed *seed, enum grid_api api, const 
                     uint64_t keys[GRID_MAX_KEYS], struct grid_keyed *out)
 {
     struct grid_lex_memo memo;
-    struct grid_prompt_room room; /* not cleared: touched only by prompts with canonical values */
+    struct grid_canonical_room room; /* not cleared: touched only by prompts with canonical values */
     struct grid_prompt prompt;
     struct grid_str model = header_model;
     out->reason = GRID_REASON_NONE;

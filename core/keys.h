@@ -1,11 +1,11 @@
 /*
  * keys.h - step 2 of the data path: a body becomes keys
  *
- * Story     route.c hands in a body and gets one 64-bit key for each whole block of 256 bytes of its prompt, each chained
- *           to the one before, so that equal heads of prompts give equal heads of keys. The model and the cache salt are
- *           folded in ahead of the first block: two models, or two salts, share no key.
- * Promise   At most GRID_MAX_KEYS keys; nothing of the prompt behind them is read. No allocation (some 80 KiB of stack).
- *           Any thread. A few microseconds for each 128 KiB.
+ * Story     route.c hands in a body and gets one 64-bit key for each whole block of 256 bytes of its prompt, each
+ *           chained to the one before, so that equal heads of prompts give equal heads of keys. The model and the
+ *           cache salt are folded in ahead of the first block: two models, or two salts, share no key.
+ * Promise   At most GRID_MAX_KEYS keys; nothing of the prompt behind them is read. No allocation (some 80 KiB of
+ *           stack). Any thread. A few microseconds for each 128 KiB.
  * Not here  What is read of a body and in what order (prompt.h), who holds which keys (index.h).
  */
 #ifndef GRID_KEYS_H
@@ -21,9 +21,9 @@ struct grid_keyed {
     size_t model_len;
 };
 
-/* Reads a body given as slices (valid during the call). cut: it is only the beginning, so there are no keys, but a model
- * already seen counts. want_keys false, or api NONE: finds the model only. header_model is the stronger source of the
- * model ({NULL,0}: the body's; over 256 bytes: it keys, and has_model is false). keys gets out->n of them. */
+/* Reads a body given as slices (valid during the call). cut: it is only the beginning, so there are no keys, but a
+ * model already seen counts. want_keys false, or api NONE: finds the model only. header_model is the stronger source
+ * of the model ({NULL,0}: the body's; over 256 bytes: it keys, and has_model is false). keys gets out->n of them. */
 void grid_keys_make(const struct grid_hash_seed *seed, enum grid_api api, const struct grid_str *slices,
                     size_t n_slices, bool cut, bool want_keys, struct grid_str header_model,
                     uint64_t keys[GRID_MAX_KEYS], struct grid_keyed *out);

@@ -1,8 +1,8 @@
 /*
  * lex.c - the scans behind lex.h
  *
- * Story     The hot loop is grid_lex_plain: almost every byte of a prompt is inside a string and ends no run, so 64 bytes
- *           are looked at together where SSE2 is there (every x86-64). All other steps are a byte at a time.
+ * Story     The hot loop is grid_lex_plain: almost every byte of a prompt is inside a string and ends no run, so 64
+ *           bytes are looked at together where SSE2 is there (every x86-64). All other steps are a byte at a time.
  */
 #include "lex.h"
 
@@ -11,7 +11,7 @@
 #endif
 
 #define LAST_CONTROL 0x1F /* bytes up to this may not stand in a string unescaped */
-#define MEMO_BYTES 64u    /* strings shorter than this are faster passed again than remembered */
+#define MEMO_BYTES 16u    /* strings shorter than this are faster passed again than remembered */
 
 void grid_cursor_init(struct grid_cursor *cursor, const struct grid_str *slices, size_t n_slices)
 {
@@ -108,7 +108,21 @@ const char *grid_lex_plain(const char *at, const char *end, unsigned char *high)
     *high |= high_bits ? 0x80 : 0;
     return stop ? stop : grid_lex_plain_twin(at, end, high);
 }
+
+/* grid_lex_plain of MEMO_BYTES bytes. */
+static inline const char *plain_near(const char *at, unsigned char *high)
+{
+    unsigned high_bits = 0;
+    const char *stop = plain_sixteen(at, &high_bits);
+    *high |= high_bits ? 0x80 : 0;
+    return stop ? stop : at + MEMO_BYTES;
+}
 #else
+static inline const char *plain_near(const char *at, unsigned char *high)
+{
+    return grid_lex_plain_twin(at, at + MEMO_BYTES, high);
+}
+
 const char *grid_lex_plain(const char *at, const char *end, unsigned char *high)
 {
     return grid_lex_plain_twin(at, end, high);
@@ -219,7 +233,7 @@ enum grid_lex_result grid_lex_string(struct grid_cursor *cursor, struct grid_lex
     struct grid_lex_note *note = NULL;
     if (memo && cursor->end - cursor->at >= (ptrdiff_t)MEMO_BYTES) {
         const char *near = cursor->at + MEMO_BYTES;
-        const char *stop = grid_lex_plain(cursor->at, near, &high);
+        const char *stop = plain_near(cursor->at, &high);
         if (stop < near && *stop == '"') { /* most strings of a body are names and other short things */
             cursor->at = stop + 1;
             *out_high = high & 0x80;
@@ -227,7 +241,10 @@ enum grid_lex_result grid_lex_string(struct grid_cursor *cursor, struct grid_lex
         }
         note = memo_note(memo, start);
         if (note->start == start) {
-            *cursor = note->behind;
+            cursor->at = note->at;
+            cursor->end = note->end;
+            cursor->next = note->next;
+            cursor->through = note->through;
             *out_high = note->high;
             return GRID_LEX_DONE;
         }
@@ -235,8 +252,9 @@ enum grid_lex_result grid_lex_string(struct grid_cursor *cursor, struct grid_lex
     }
     enum grid_lex_result result = string_rest(cursor, &high);
     *out_high = high & 0x80;
-    if (note && result == GRID_LEX_DONE)
-        *note = (struct grid_lex_note){start, *cursor, *out_high};
+    if (note && result == GRID_LEX_DONE && cursor->next <= UINT32_MAX)
+        *note =
+            (struct grid_lex_note){start, cursor->at, cursor->end, cursor->through, (uint32_t)cursor->next, *out_high};
     return result;
 }
 

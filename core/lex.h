@@ -1,9 +1,9 @@
 /*
  * lex.h - JSON bytes: a cursor over slices, and the scans that walk it
  *
- * Story     A body is a list of slices that is never flattened. A cursor stands at one byte of it; a copy of a cursor is
- *           a bookmark. Scans start at a cursor and may stop and go on at any byte, so where the slices are cut never
- *           shows. json.c is built on this, and so is whatever else must find its way in JSON bytes.
+ * Story     A body is a list of slices that is never flattened. A cursor stands at one byte of it; a copy of a cursor
+ *           is a bookmark. Scans start at a cursor and may stop and go on at any byte, so where the slices are cut
+ *           never shows. json.c is built on this, and so is whatever else must find its way in JSON bytes.
  * Promise   The vector scan and its plain twin stop at the same byte (test_lex.c). Constant memory, no recursion.
  * Not here  Values, members, decoding (json.h).
  */
@@ -37,11 +37,13 @@ const char *grid_lex_space(const char *at, const char *end);
 
 /* Where long strings that were passed once end, so that a second and third look jump. A cache: forgetting costs time
  * only. Zero it before use; belongs to one list of slices. */
-#define GRID_LEX_MEMO_SLOTS 128u
+#define GRID_LEX_MEMO_SLOTS 256u
 struct grid_lex_memo {
     struct grid_lex_note {
-        size_t start;              /* offset of the byte behind the opening quote; 0 in an unused note */
-        struct grid_cursor behind; /* behind the closing quote */
+        size_t start;         /* offset of the byte behind the opening quote; 0 in an unused note */
+        const char *at, *end; /* the cursor behind the closing quote */
+        size_t through;
+        uint32_t next;
         bool high;
     } notes[GRID_LEX_MEMO_SLOTS];
 };
@@ -49,8 +51,8 @@ struct grid_lex_memo {
 enum grid_lex_result { GRID_LEX_DONE, GRID_LEX_BAD, GRID_LEX_ENDED };
 
 /* Passes a string whose opening quote the cursor stands behind, up to behind its closing quote; escapes are checked for
- * form, UTF-8 is not. On BAD and ENDED the cursor is where it went wrong. memo may be NULL. *out_high tells whether some
- * byte is not ASCII. */
+ * form, UTF-8 is not. On BAD and ENDED the cursor is where it went wrong. memo may be NULL. *out_high tells whether
+ * some byte is not ASCII. */
 enum grid_lex_result grid_lex_string(struct grid_cursor *cursor, struct grid_lex_memo *memo, bool *out_high);
 
 /* Passes the rest of an escape whose backslash the cursor stands behind. *out_unit is the UTF-16 unit it spells. */

@@ -1,24 +1,25 @@
 /*
  * prompt_tables.h - what each API's body looks like, one row a field, part or item type (behaviour.md C.4 to C.7)
  *
- * Story     prompt.c interprets these tables and knows no API by name. An object lists the fields that are read of it (a
+ * Story     rows.c interprets these tables and knows no API by name. An object lists the fields that are read of it (a
  *           read field given twice makes the body unreadable) and its variants by `type`; a variant lists, in the order
  *           of the stream, what is written. A new part type is a row; a new API is an object and a line in tops[].
- * Not here  How a row is carried out. Included by prompt.c alone.
+ * Not here  How a row is carried out. Included through rows.h.
  */
 #ifndef GRID_PROMPT_TABLES_H
 #define GRID_PROMPT_TABLES_H
 
-#include "prompt.h"
+#include "piece.h"
 
 /* Every field name that some object reads. */
-#define FIELDS(X)                                                                                                      \
-    X(arguments)                                                                                                       \
-    X(audio_url) X(cache_salt) X(chat_template) X(chat_template_kwargs) X(content) X(conversation) X(custom) X(data)   \
-        X(documents) X(file) X(file_data) X(file_id) X(file_url) X(function) X(image_embeds) X(image_url) X(input)     \
-            X(input_audio) X(instructions) X(messages) X(model) X(name) X(output) X(previous_response_id) X(prompt)    \
-                X(refusal) X(role) X(source) X(system) X(text) X(tool_calls) X(tools) X(type) X(url) X(uuid)           \
-                    X(video_url)
+/* clang-format off */
+#define FIELDS(X)                                                                                                    \
+    X(arguments) X(audio_url) X(cache_salt) X(chat_template) X(chat_template_kwargs) X(content) X(conversation)      \
+    X(custom) X(data) X(documents) X(file) X(file_data) X(file_id) X(file_url) X(function) X(image_embeds)           \
+    X(image_url) X(input) X(input_audio) X(instructions) X(messages) X(model) X(name) X(output)                      \
+    X(previous_response_id) X(prompt) X(refusal) X(role) X(source) X(system) X(text) X(tool_calls) X(tools) X(type)  \
+    X(url) X(uuid) X(video_url)
+/* clang-format on */
 enum field {
 #define FIELD_ENUM(name) F_##name,
     FIELDS(FIELD_ENUM)

@@ -51,6 +51,16 @@ static enum grid_want want_of(const struct grid_ticket *t, const struct grid_hea
     return view->post && view->api != GRID_API_NONE && affinity_has_a_say(t) ? GRID_WANT_BODY : GRID_WANT_NOTHING;
 }
 
+/* Why there are no keys as long as no body was shown: there is none, it cannot be JSON, or it need not be read. */
+static enum grid_reason reason_unread(const struct grid_ticket *t, const struct grid_head *head)
+{
+    if (head->no_body)
+        return GRID_REASON_EMPTY;
+    if (!t->head.can_be_json || t->head.coded)
+        return GRID_REASON_NOT_JSON;
+    return t->want == GRID_WANT_BODY ? GRID_REASON_EMPTY : GRID_REASON_NONE;
+}
+
 enum grid_status grid_ticket_new(struct grid_router *router, const struct grid_head *head,
                                  struct grid_ticket **out_ticket)
 {
@@ -68,7 +78,7 @@ enum grid_status grid_ticket_new(struct grid_router *router, const struct grid_h
         return GRID_E_NO_MEMORY;
     }
     t->want = want_of(t, head);
-    t->keyed.reason = GRID_REASON_EMPTY;
+    t->keyed.reason = reason_unread(t, head);
     t->decision.action = GRID_REPLY; /* with status 0: nothing is decided yet */
     *out_ticket = t;
     return GRID_OK;

@@ -85,8 +85,8 @@ static struct grid_sites *order_sites(struct grid_router *router, struct grid_co
 /* What a load has prepared. */
 struct change {
     struct grid_config *config;
-    struct grid_cluster *fresh;  /* clusters that are new */
-    struct grid_lru **resized;   /* [config->n_clusters], NULL where the capacity stays */
+    struct grid_cluster *fresh; /* clusters that are new */
+    struct grid_lru **resized;  /* [config->n_clusters], NULL where the capacity stays */
     struct grid_sites *sites;
 };
 
@@ -308,8 +308,7 @@ void grid_router_free(struct grid_router *router)
     grid_give(router->alloc, router->memory);
 }
 
-bool grid_signal(struct grid_router *router, struct grid_str cluster, double depth, uint64_t stamp_ms,
-                 uint64_t now_ms)
+bool grid_signal(struct grid_router *router, struct grid_str cluster, double depth, uint64_t stamp_ms, uint64_t now_ms)
 {
     (void)now_ms; /* a stamp ahead of the clock waits in the window until its time has come */
     lock(&router->change);

@@ -2,9 +2,9 @@
  * router.h - the handle, and a request's ticket
  *
  * Story     One router a process. Configuration and signals change it (router.c); requests read it (route.c, learn.c).
- * Guards    `change`: one load, signal or refresh at a time; requests never take it. `now`: the pointer to the snapshot,
- *           held for a pointer copy and a count. Order: change, then now, or a table's lock; requests hold one lock at a
- *           time.
+ * Guards    `change`: one load, signal or refresh at a time; requests never take it. `now`: the pointer to the
+ *           snapshot, held for a pointer copy and a count. Order: change, then now, or a table's lock; requests hold
+ *           one lock at a time.
  * Not here  the steps of a request (route.c), of an answer (learn.c).
  */
 #ifndef GRID_ROUTER_H

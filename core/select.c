@@ -112,7 +112,7 @@ void grid_select_by_match(const struct grid_select *in, struct grid_choice *out_
     if (gate.others) {
         out_choice->best_sticky = gate.best_sticky;
         out_choice->best_other = gate.best_other;
-        /* Strictly more than the worth. Two unmeasured depths differ by NAN, which compares false: the site keeps it. */
+        /* Strictly more than the worth. Two unmeasured depths differ by NAN, which compares false: the site stays. */
         if (gate.best_sticky - gate.best_other > out_choice->worth) {
             out_choice->outcome = GRID_OUTCOME_LOAD_OVERRIDE;
             return;

@@ -15,9 +15,9 @@
 struct grid_choice {
     struct grid_candidate *taken; /* NULL: no candidate admits */
     enum grid_outcome outcome;
-    bool unhealthy;                /* taken although it has no healthy host, since none has */
-    uint32_t run;                  /* the longest */
-    double worth;                  /* NAN when no match qualified */
+    bool unhealthy;                 /* taken although it has no healthy host, since none has */
+    uint32_t run;                   /* the longest */
+    double worth;                   /* NAN when no match qualified */
     double best_sticky, best_other; /* NAN when the gate was not asked */
 };
 

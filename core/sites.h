@@ -1,9 +1,10 @@
 /*
  * sites.h - the configuration in force, and the candidates in the order of their queues
  *
- * Story     router.c builds a config at each load and a new order of sites at each refresh; a request takes one snapshot
- *           and sees nothing else of either until it ends.
- * Owns      A config owns the parsed serving config and a reference to each cluster's table; a snapshot owns its config.
+ * Story     router.c builds a config at each load and a new order of sites at each refresh; a request takes one
+ *           snapshot and sees nothing else of either until it ends.
+ * Owns      A config owns the parsed serving config and a reference to each cluster's table; a snapshot owns its
+ *           config.
  * Promise   Immutable once built, counted, freed by whoever lets go last, on any thread.
  * Source    behaviour.md A, E.1.
  * Not here  depths (window.h), the choice (select.h).

@@ -1,10 +1,10 @@
 /*
  * stats.h - counters
  *
- * Story     Requests count on any thread, scrapes read on any other. One table of families (stats.c) gives names, labels
- *           and help to /metrics, to Envoy's own store and to replay.
- * Promise   Values only grow. The set of series is bounded: fixed lists, and (site, cluster) pairs of the configuration,
- *           GRID_STATS_MAX_PAIRS in a process' life, later ones share one pair named "other".
+ * Story     Requests count on any thread, scrapes read on any other. One table of families (stats.c) gives names,
+ *           labels and help to /metrics, to Envoy's own store and to replay.
+ * Promise   Values only grow. The set of series is bounded: fixed lists, and (site, cluster) pairs of the
+ *           configuration, GRID_STATS_MAX_PAIRS in a process' life, later ones share one pair named "other".
  * Threads   Counting and reading: any, relaxed atomics, hot counters a cache line apart. Adding a pair: one at a time.
  * Source    behaviour.md K.
  */
@@ -18,13 +18,13 @@
 #define GRID_STATS_MAX_PAIRS 4096u
 
 /* Why a decision was made (grid_route_decisions_total). The first three name a site, the others none. */
-#define GRID_VERDICTS(X)                                                                                              \
-    X(ROUTED, "routed")           /* to a healthy or unobserved cluster */                                            \
-    X(FALLBACK, "fallback")       /* to a cluster without a healthy host, since no admitted one has any */            \
-    X(PINNED, "pinned")           /* to the cluster that an id names */                                               \
-    X(NOT_READY, "not_ready")     /* the model is known, no site admits */                                            \
-    X(NO_ROUTE, "no_route")       /* no candidate serves the model */                                                 \
-    X(BAD_REQUEST, "bad_request") /* no model, too large, an upgrade, a coding that cannot be read */                 \
+#define GRID_VERDICTS(X)                                                                                               \
+    X(ROUTED, "routed")           /* to a healthy or unobserved cluster */                                             \
+    X(FALLBACK, "fallback")       /* to a cluster without a healthy host, since no admitted one has any */             \
+    X(PINNED, "pinned")           /* to the cluster that an id names */                                                \
+    X(NOT_READY, "not_ready")     /* the model is known, no site admits */                                             \
+    X(NO_ROUTE, "no_route")       /* no candidate serves the model */                                                  \
+    X(BAD_REQUEST, "bad_request") /* no model, too large, an upgrade, a coding that cannot be read */                  \
     X(SHED, "shed")               /* kept free: this gateway does not shed */
 enum grid_verdict {
 #define GRID_VERDICT_ENUM(id, name) GRID_VERDICT_##id,

@@ -133,13 +133,13 @@ struct grid_serving_tls { /* all empty: plain text */
 
 /* How the depths of one cluster are read (behaviour.md O.23). */
 struct grid_serving_signals {
-    bool off;                       /* `signals: null` or `signals: false`: never polled, always unmeasured */
-    struct grid_str path;           /* "/metrics" */
-    struct grid_str metric;         /* empty: the first of the known names */
-    uint64_t interval_ms;           /* 2000 */
-    uint64_t timeout_ms;            /* 2000 */
-    double divisor;                 /* 1 */
-    bool sum;                       /* several series: sum, not average */
+    bool off;               /* `signals: null` or `signals: false`: never polled, always unmeasured */
+    struct grid_str path;   /* "/metrics" */
+    struct grid_str metric; /* empty: the first of the known names */
+    uint64_t interval_ms;   /* 2000 */
+    uint64_t timeout_ms;    /* 2000 */
+    double divisor;         /* 1 */
+    bool sum;               /* several series: sum, not average */
 };
 
 struct grid_serving_health { /* Envoy active health checks; path empty: none */
@@ -210,8 +210,7 @@ enum grid_status grid_router_load(struct grid_router *router, const struct grid_
 
 /* One queue depth of a cluster, stamped. Ignored when not finite, below 0, not newer than the newest held, or when no
  * candidate names the cluster. True when it was kept. The order of candidates changes at the next refresh. */
-bool grid_signal(struct grid_router *router, struct grid_str cluster, double depth, uint64_t stamp_ms,
-                 uint64_t now_ms);
+bool grid_signal(struct grid_router *router, struct grid_str cluster, double depth, uint64_t stamp_ms, uint64_t now_ms);
 
 /* Re-orders the candidates by their windowed worst depth at now_ms (behaviour.md E.1, I.3). The host calls it after
  * signals came in and at least once a second; a request never sorts. */
@@ -226,27 +225,27 @@ enum grid_api { GRID_API_NONE, GRID_API_CHAT, GRID_API_COMPLETIONS, GRID_API_MES
 const char *grid_api_name(enum grid_api api); /* "none", "chat", "completions", "messages", "responses" */
 
 /* Why a request has no keys (replay.md). One table: enum, name. */
-#define GRID_REASONS(X)                                                                                              \
-    X(NONE, "none")                         /* it has keys */                                                        \
-    X(NOT_JSON, "not_json")                 /* syntax, a byte-order mark, text behind the value */                   \
-    X(EMPTY, "empty")                       /* no body */                                                            \
-    X(NOT_OBJECT, "not_object")             /* the top level is no object */                                         \
-    X(MISSING_FIELD, "missing_field")       /* a required field is absent or null */                                 \
-    X(BAD_TYPE, "bad_type")                 /* a field of the wrong type */                                          \
-    X(BAD_UTF8, "bad_utf8")                 /* invalid UTF-8, or a lone surrogate in a decoded field */              \
-    X(DUPLICATE_FIELD, "duplicate_field")   /* a field that is read, given twice */                                  \
-    X(UNKNOWN_PART, "unknown_part")         /* a part, item, block or tool call of unknown type */                   \
-    X(TOO_DEEP, "too_deep")                 /* over 128 levels in a canonical value */                               \
-    X(TOKEN_ARRAY, "token_array")           /* a prompt of token ids */                                              \
-    X(MANY_PROMPTS, "many_prompts")         /* a list of no or several prompts */                                    \
-    X(PROMPT_TEMPLATE, "prompt_template")   /* a stored prompt whose text is unknown here */                         \
-    X(STORED_STATE, "stored_state")         /* names a stored response or conversation */                            \
-    X(TOO_SHORT, "too_short")               /* fills no block */                                                     \
-    X(NOT_A_PROMPT_PATH, "not_a_prompt_path") /* the path carries no prompt */                                       \
-    X(METHOD, "method")                     /* not POST */                                                           \
-    X(DISABLED, "disabled")                 /* affinity is off */                                                    \
-    X(BODY_TOO_LARGE, "body_too_large")     /* over max_body_bytes */                                                \
-    X(NO_MODEL, "no_model")                 /* no model to key under */
+#define GRID_REASONS(X)                                                                                                \
+    X(NONE, "none")                           /* it has keys */                                                        \
+    X(NOT_JSON, "not_json")                   /* syntax, a byte-order mark, text behind the value */                   \
+    X(EMPTY, "empty")                         /* no body */                                                            \
+    X(NOT_OBJECT, "not_object")               /* the top level is no object */                                         \
+    X(MISSING_FIELD, "missing_field")         /* a required field is absent or null */                                 \
+    X(BAD_TYPE, "bad_type")                   /* a field of the wrong type */                                          \
+    X(BAD_UTF8, "bad_utf8")                   /* invalid UTF-8, or a lone surrogate in a decoded field */              \
+    X(DUPLICATE_FIELD, "duplicate_field")     /* a field that is read, given twice */                                  \
+    X(UNKNOWN_PART, "unknown_part")           /* a part, item, block or tool call of unknown type */                   \
+    X(TOO_DEEP, "too_deep")                   /* over 128 levels in a canonical value */                               \
+    X(TOKEN_ARRAY, "token_array")             /* a prompt of token ids */                                              \
+    X(MANY_PROMPTS, "many_prompts")           /* a list of no or several prompts */                                    \
+    X(PROMPT_TEMPLATE, "prompt_template")     /* a stored prompt whose text is unknown here */                         \
+    X(STORED_STATE, "stored_state")           /* names a stored response or conversation */                            \
+    X(TOO_SHORT, "too_short")                 /* fills no block */                                                     \
+    X(NOT_A_PROMPT_PATH, "not_a_prompt_path") /* the path carries no prompt */                                         \
+    X(METHOD, "method")                       /* not POST */                                                           \
+    X(DISABLED, "disabled")                   /* affinity is off */                                                    \
+    X(BODY_TOO_LARGE, "body_too_large")       /* over max_body_bytes */                                                \
+    X(NO_MODEL, "no_model")                   /* no model to key under */
 enum grid_reason {
 #define GRID_REASON_ENUM(id, name) GRID_REASON_##id,
     GRID_REASONS(GRID_REASON_ENUM)
@@ -256,11 +255,11 @@ enum grid_reason {
 const char *grid_reason_name(enum grid_reason reason);
 
 /* What became of a request in the affinity metric (behaviour.md K). One table: enum, metric label, words. */
-#define GRID_OUTCOMES(X)                                                                                             \
-    X(STICKY, "sticky", "went to the least queued site that holds its longest run")                                  \
-    X(NO_MATCH, "no_match", "no admitted site holds enough of it; the least queued site was taken")                  \
-    X(LOAD_OVERRIDE, "load_override", "the holder's queue is deeper than the match is worth")                        \
-    X(EXPLORATION, "exploration", "drawn to go by load, so that a second site learns the prompt")                    \
+#define GRID_OUTCOMES(X)                                                                                               \
+    X(STICKY, "sticky", "went to the least queued site that holds its longest run")                                    \
+    X(NO_MATCH, "no_match", "no admitted site holds enough of it; the least queued site was taken")                    \
+    X(LOAD_OVERRIDE, "load_override", "the holder's queue is deeper than the match is worth")                          \
+    X(EXPLORATION, "exploration", "drawn to go by load, so that a second site learns the prompt")                      \
     X(NOT_APPLICABLE, "not_applicable", "it has no keys; it went by load")
 enum grid_outcome {
 #define GRID_OUTCOME_ENUM(id, name, words) GRID_OUTCOME_##id,
@@ -277,8 +276,8 @@ struct grid_head {
     struct grid_str method, path;
     const struct grid_header *headers;
     size_t n_headers;
-    bool upgrade;  /* an upgrade or extended CONNECT */
-    bool no_body;  /* the head ends the request */
+    bool upgrade; /* an upgrade or extended CONNECT */
+    bool no_body; /* the head ends the request */
 };
 
 /* What the host does with the body before grid_route. */
@@ -334,21 +333,21 @@ struct grid_reply {
 
 struct grid_decision {
     enum grid_action action;
-    struct grid_reply reply;      /* GRID_REPLY */
+    struct grid_reply reply;       /* GRID_REPLY */
     struct grid_str site, cluster; /* GRID_FORWARD */
     enum grid_api api;
     struct grid_str model; /* {NULL,0}: none was named */
     enum grid_outcome outcome;
-    enum grid_reason reason; /* GRID_REASON_NONE when keyed */
-    uint32_t blocks;         /* keys of the request */
-    uint32_t run;            /* longest run among the candidates */
-    double worth;            /* of the match, in queued requests; NAN when no match qualified */
+    enum grid_reason reason;        /* GRID_REASON_NONE when keyed */
+    uint32_t blocks;                /* keys of the request */
+    uint32_t run;                   /* longest run among the candidates */
+    double worth;                   /* of the match, in queued requests; NAN when no match qualified */
     double best_sticky, best_other; /* depths the gate compared; NAN when it was not asked */
 };
 
 struct grid_route_options {
-    bool peek;               /* register and count nothing, never explore */
-    struct grid_str forced;  /* a cluster chosen elsewhere: skips admission, counts no outcome */
+    bool peek;              /* register and count nothing, never explore */
+    struct grid_str forced; /* a cluster chosen elsewhere: skips admission, counts no outcome */
 };
 
 /* The decision, once a ticket; counts it and pends the keys at the chosen cluster. options may be NULL. */
@@ -365,9 +364,9 @@ const uint64_t *grid_ticket_keys(const struct grid_ticket *ticket, size_t *out_n
 
 /* Who made the answer (behaviour.md O.13). */
 enum grid_answer {
-    GRID_FROM_SITE,      /* the status is the site's */
-    GRID_SITE_FAILED,    /* made by the gateway, the site's doing: drop */
-    GRID_NOT_THE_SITE,   /* made by the gateway, not the site's doing: withdraw */
+    GRID_FROM_SITE,    /* the status is the site's */
+    GRID_SITE_FAILED,  /* made by the gateway, the site's doing: drop */
+    GRID_NOT_THE_SITE, /* made by the gateway, not the site's doing: withdraw */
 };
 
 struct grid_learned {

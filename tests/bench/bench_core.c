@@ -96,8 +96,8 @@ static double key_us(const struct body *body, size_t rounds, uint32_t *out_keys)
     struct grid_keyed keyed;
     for (size_t i = 0; i < rounds; i++) {
         double start = now_us();
-        grid_keys_make(&seed, GRID_API_CHAT, body->slices, body->n_slices, false, true, (struct grid_str){NULL, 0}, keys,
-                       &keyed);
+        grid_keys_make(&seed, GRID_API_CHAT, body->slices, body->n_slices, false, true, (struct grid_str){NULL, 0},
+                       keys, &keyed);
         took[i] = now_us() - start;
     }
     double result = median(took, rounds);

@@ -2,8 +2,8 @@
  * fuzz_prompt.c - keys of any body, in any slices
  *
  * Input     byte 0: API, byte 1: slice size; the rest is the body.
- * Checks    Slices never show: same keys, reason and model. Keys and reason agree with each other. White space around the
- *           body changes nothing.
+ * Checks    Slices never show: same keys, reason and model. Keys and reason agree with each other. White space around
+ *           the body changes nothing.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
  * main_replay.c - runs a fuzz target over its corpus once, in builds without libFuzzer
  *
- * Story     fuzz_x CORPUS... : each argument is a file or a folder of files; a crash or a failed assertion is a failure.
- *           No file at all is a failure too, so that a lost corpus is seen.
+ * Story     fuzz_x CORPUS... : each argument is a file or a folder of files; a crash or a failed assertion is a
+ *           failure. No file at all is a failure too, so that a lost corpus is seen.
  */
 #include <dirent.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 """A slow, independent reading of the keying rules, for tests.
 
-Written from the rules and from the framing described in core/prompt.c, not from its code: it parses into a tree, holds
+Written from the rules and from the framing described at the head of core/rows.c, not from its code: it parses into a tree, holds
 the whole stream and knows no slices. A digest is eight bytes of BLAKE2b here and eight bytes of a seeded hash there, so
 streams are compared by their length and by how far two of them agree, never by value.
 

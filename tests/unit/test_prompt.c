@@ -1,7 +1,8 @@
 /*
  * test_prompt.c - what each API's body becomes: the stream in readable form, and why a body is refused
  *
- * Bodies are written with ' for " (and \' for \"). In the expected stream 0x1F is |, a digest is D, a decoded name stands bare.
+ * Bodies are written with ' for " (and \' for \"). In the expected stream 0x1F is |, a digest is D, a decoded name
+ * stands bare.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 
 #include "core/prompt.h"
 
-static struct grid_prompt_room room;
+static struct grid_canonical_room room;
 static struct grid_lex_memo memo;
 static struct grid_prompt prompt;
 
@@ -244,13 +245,14 @@ static void canonical_values(void **state)
 static void canonical_depth(void **state)
 {
     (void)state;
+    static const char head[] = "{'messages':[],'tools':";
     char body[600];
-    for (int depth = 127; depth <= 130; depth++) {
-        memset(body, 0, sizeof body);
-        strncat(body, "{'messages':[],'tools':", 30);
-        memset(body + strlen(body), '[', (size_t)depth);
-        memset(body + strlen(body), ']', (size_t)depth);
-        strncat(body, "}", 2);
+    for (size_t depth = 127; depth <= 130; depth++) {
+        char *at = body + sizeof head - 1;
+        memcpy(body, head, sizeof head);
+        memset(at, '[', depth);
+        memset(at + depth, ']', depth);
+        memcpy(at + 2 * depth, "}", 2);
         assert_int_equal(strcmp(stream(GRID_API_CHAT, body), "<too_deep>") == 0, depth > 128);
     }
 }

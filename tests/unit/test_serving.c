@@ -17,7 +17,7 @@
     "{\"kind\":\"inference_model\",\"name\":\"llama\",\"site\":" site ",\"cluster\":" cluster "}"
 #define PEERS_FORM(candidates)                                                                                         \
     "{\"local_site\":\"east\",\"window_secs\":60,\"load_window_ms\":30000,\"candidates\":[" candidates "],\"peers\":[" \
-                                                                                                       "]}"
+    "]}"
 #define OURS(candidates, clusters)                                                                                     \
     "{\"local_site\":\"east\",\"candidates\":[" candidates "],\"clusters\":[" clusters "]}"
 #define CLUSTER(more) OURS(CANDIDATE("\"east\"", "\"a\""), "{\"name\":\"a\",\"endpoints\":[\"h:1\"]" more "}")

@@ -1,0 +1,30 @@
+/*
+ * canonical.h - JSON values in one spelling (behaviour.md C.3)
+ *
+ * Story     prompt.c writes tools, arguments and other values so that white space, the order of members and escapes
+ *           do not matter: members by decoded name, of equal names the last, least escapes, numbers as sent.
+ * Promise   No allocation, no recursion; never slow, whatever a client sends.
+ */
+#ifndef GRID_CANONICAL_H
+#define GRID_CANONICAL_H
+
+#include "json.h"
+
+#define GRID_CANONICAL_MAX_BYTES 16384u /* values longer than this, as sent, are digested instead */
+#define GRID_CANONICAL_MAX_DEPTH 128u
+
+/* Working memory (61 KiB, untouched when there are no such values). */
+struct grid_canonical_room {
+    char out[GRID_CANONICAL_MAX_BYTES + 8];
+    char sorted[GRID_CANONICAL_MAX_BYTES + 8];
+    char decoded[GRID_CANONICAL_MAX_BYTES + 8]; /* for the caller: text that holds JSON */
+    struct grid_canonical_member {
+        uint16_t start, len;                     /* in out: "name":value */
+    } members[GRID_CANONICAL_MAX_BYTES / 5 + 2]; /* "":0, is the shortest */
+};
+
+/* Writes the value that `json` stands before, at most GRID_CANONICAL_MAX_BYTES as sent, into room->out and passes it.
+ * FINE; DEEP over GRID_CANONICAL_MAX_DEPTH levels; BAD_UTF8 of a string or name in it; or the reader's fault. */
+enum grid_json_fault grid_canonical_write(struct grid_canonical_room *room, struct grid_json *json, size_t *out_len);
+
+#endif
