@@ -95,6 +95,17 @@ static size_t find_forged(const struct grid_header *headers, size_t n)
     return i;
 }
 
+/* NUL-terminated and the caller's; NULL for want of memory. The view itself has no NUL behind it. */
+static char *copy_name(struct grid_str name)
+{
+    char *copy = malloc(name.len + 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, name.ptr, name.len);
+    copy[name.len] = 0;
+    return copy;
+}
+
 /* Removes all x-grid-* that a client sent. A removal ends the life of every view, so the names are read anew. */
 static bool remove_forged(void *envoy)
 {
@@ -103,7 +114,7 @@ static bool remove_forged(void *envoy)
         size_t n = 0;
         struct grid_header *headers = read_headers(envoy, room, &n);
         size_t at = headers ? find_forged(headers, n) : n;
-        char *name = headers && at < n ? strndup(headers[at].name.ptr, headers[at].name.len) : NULL;
+        char *name = headers && at < n ? copy_name(headers[at].name) : NULL;
         bool more = name != NULL, failed = !headers || (at < n && !name);
         if (headers != room)
             free(headers);
