@@ -53,14 +53,14 @@ static struct body cut(struct grid_buf text)
     return body;
 }
 
-/* A chat of messages of about a kilobyte, `bytes` in all. */
-static struct body chat_body(size_t bytes)
+/* A chat of messages of `words` words of about eight bytes, `bytes` in all. */
+static struct body chat_body(size_t bytes, unsigned words)
 {
     struct grid_buf text = {.limit = 64u << 20};
     grid_buf_puts(&text, "{\"model\":\"llama\",\"stream\":true,\"messages\":[");
     for (unsigned i = 0; text.len < bytes; i++) {
         grid_buf_printf(&text, "%s{\"role\":\"%s\",\"content\":\"", i ? "," : "", i % 2 ? "assistant" : "user");
-        for (unsigned word = 0; word < 120; word++)
+        for (unsigned word = 0; word < words; word++)
             grid_buf_printf(&text, "word%u ", (i * 131 + word * 7919) % 1000);
         grid_buf_puts(&text, "line\\nend\"}");
     }
@@ -145,18 +145,21 @@ static double match_us(size_t full, double *out_confirm_us)
 
 int main(void)
 {
-    struct body small = chat_body(8192), large = chat_body(140 * 1024), image = image_body(10u << 20);
-    uint32_t small_keys = 0, large_keys = 0, image_keys = 0;
+    struct body small = chat_body(8192, 120), large = chat_body(140 * 1024, 120), text = chat_body(140 * 1024, 17500);
+    struct body image = image_body(10u << 20);
+    uint32_t small_keys = 0, large_keys = 0, text_keys = 0, image_keys = 0;
     double small_us = key_us(&small, ROUNDS, &small_keys), large_us = key_us(&large, ROUNDS, &large_keys);
+    double text_us = key_us(&text, ROUNDS, &text_keys);
     double image_us = key_us(&image, 21, &image_keys), confirm_us = 0;
     double one_us = match_us(1, &confirm_us), all_us = match_us(TABLES, &confirm_us);
     struct grid_table *table = grid_index_table_new(NULL, 16384);
     struct grid_table_view view = grid_index_view(table);
     printf("{\"keys_8k_us\":%.2f,\"keys_8k\":%u,\"keys_128k_us\":%.2f,\"keys_128k\":%u,\"body_128k_bytes\":%zu,"
+           "\"keys_text_us\":%.2f,\"keys_text\":%u,"
            "\"image_10m_gb_s\":%.2f,\"match_one_full_us\":%.2f,\"match_all_full_us\":%.2f,\"confirm_512_us\":%.2f,"
            "\"index_bytes_an_entry\":%.1f}\n",
-           small_us, small_keys, large_us, large_keys, large.len, (double)image.len / image_us / 1e3, one_us, all_us,
-           confirm_us, (double)view.bytes / view.capacity);
+           small_us, small_keys, large_us, large_keys, large.len, text_us, text_keys,
+           (double)image.len / image_us / 1e3, one_us, all_us, confirm_us, (double)view.bytes / view.capacity);
     grid_index_table_unref(table);
     (void)image_keys;
     return 0;
