@@ -60,14 +60,13 @@ static bool fail_lex(struct grid_json *json, enum grid_lex_result result)
     return result == GRID_LEX_DONE || fail(json, result == GRID_LEX_ENDED ? GRID_JSON_ENDED : GRID_JSON_SYNTAX);
 }
 
-/* Stands at the next byte that is not white space; 0 with a fault at the end. (A raw NUL byte is never legal either.)
- * */
+/* Stands at the next byte that is not white space; 0 with a fault at the end. (A raw NUL byte is never legal.) */
 static char token(struct grid_json *json)
 {
     struct grid_cursor *cursor = &json->cursor;
     if (GRID_UNLIKELY(json->fault != GRID_JSON_FINE))
         return 0;
-    if (GRID_LIKELY(cursor->at<cursor->end && * cursor->at> ' ')) /* most bodies are sent without white space */
+    if (GRID_LIKELY(cursor->end > cursor->at && *cursor->at > ' ')) /* most bodies have no white space here */
         return *cursor->at;
     for (;;) {
         if (!grid_cursor_settle(cursor)) {
@@ -179,8 +178,7 @@ bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct gri
     return true;
 }
 
-/* ---- passing values -----------------------------------------------------------------------------------------------
- * */
+/* ---- passing values --------------------------------------------------------------------------------------------- */
 
 static bool pass_string(struct grid_json *json, bool *out_high)
 {
@@ -338,8 +336,7 @@ bool grid_json_finish(struct grid_json *json)
     return true;
 }
 
-/* ---- reading values -----------------------------------------------------------------------------------------------
- * */
+/* ---- reading values --------------------------------------------------------------------------------------------- */
 
 enum grid_json_fault grid_json_text(struct grid_json *json, char *room, size_t cap, struct grid_str *out)
 {
@@ -438,8 +435,7 @@ enum grid_json_fault grid_json_bool(struct grid_json *json, bool *out_value)
     return GRID_JSON_FINE;
 }
 
-/* ---- tokens as sent, strings decoded ------------------------------------------------------------------------------
- * */
+/* ---- tokens as sent, strings decoded ---------------------------------------------------------------------------- */
 
 bool grid_json_raw(struct grid_json *json, struct grid_json_raw *out_raw)
 {

@@ -100,8 +100,7 @@ bool grid_json_finish(struct grid_json *json);
 /* Offset of the byte that the reader stands at: the start of a value after peek, the byte at fault after a fault. */
 size_t grid_json_offset(const struct grid_json *json);
 
-/* ---- for prompts: tokens as sent, strings decoded piece by piece --------------------------------------------------
- * */
+/* ---- for prompts: tokens as sent, strings decoded piece by piece ------------------------------------------------ */
 
 /* A stretch of bytes over slices, handed out slice by slice. */
 struct grid_json_raw {

@@ -11,8 +11,7 @@
 /* A text block of a system list that one client changes on each request (behaviour.md O.17). */
 static const struct grid_str billing = {"x-anthropic-billing-header", 26};
 
-/* ---- walking ------------------------------------------------------------------------------------------------------
- * */
+/* ---- walking ---------------------------------------------------------------------------------------------------- */
 
 /* A block of a system list that is not part of the prompt. Only its first bytes are decoded, and their UTF-8 is not
  * judged: whether the block is skipped must not depend on what is behind them. */
@@ -77,8 +76,7 @@ const struct grid_piece *grid_prompt_next(struct grid_prompt *prompt)
     return NULL;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------
- * */
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 /* The last `model` of the body, when it is a text of a fitting length. */
 static void read_model(struct grid_prompt *prompt, const struct grid_prompt_frame *top)

@@ -25,8 +25,7 @@ void grid_rows_refuse(struct grid_prompt *prompt, enum grid_reason reason)
         prompt->reason = reason;
 }
 
-/* ---- pieces -------------------------------------------------------------------------------------------------------
- * */
+/* ---- pieces ----------------------------------------------------------------------------------------------------- */
 
 static struct grid_piece *push(struct grid_prompt *prompt, enum grid_piece_kind kind)
 {
@@ -51,8 +50,7 @@ void grid_rows_push(struct grid_prompt *prompt, struct grid_str text)
     push_text(prompt, GRID_PIECE_LITERAL, text);
 }
 
-/* ---- objects ------------------------------------------------------------------------------------------------------
- * */
+/* ---- objects ---------------------------------------------------------------------------------------------------- */
 
 /* Fields of one object have places in the order of their bits. */
 static inline size_t field_slot(uint64_t reads, enum field field)
@@ -179,8 +177,7 @@ void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, const st
         choose_variant(prompt, frame);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------
- * */
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 static struct grid_str tag_of(const struct row *row)
 {

@@ -152,6 +152,27 @@ def test_a_tag_key_must_be_there_and_long_enough(tmp_path):
     assert check(tmp_path, gateway).returncode == 0
 
 
+@pytest.mark.parametrize('odd', ['fifo', 'folder', 'device'])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, odd):
+    path = tmp_path / 'odd'
+    if odd == 'fifo':
+        os.mkfifo(path)
+    elif odd == 'folder':
+        path.mkdir()
+    else:
+        path.symlink_to('/dev/zero')
+    tls, key = 'tls: {cert_path: odd, key_path: odd}\n', 'grid_site_route: {prefix_affinity: {tag_key_path: odd}}\n'
+    route = 'grid_site_route:\n  model_header: X-Model\n'
+    found = refusals(tmp_path, GATEWAY.replace('serving.yaml', 'odd'))
+    assert found[0][:3] == ('odd', 1, 'file') and 'not a regular file' in found[0][3]
+    found = refusals(tmp_path, GATEWAY.replace(route, key))
+    assert found[0][1:3] == (2, 'grid_site_route.prefix_affinity.tag_key_path') and 'not a regular file' in found[0][3]
+    found = refusals(tmp_path, GATEWAY + tls)
+    assert [(f[2], 'not a regular file' in f[3]) for f in found] == [('tls.cert_path', True), ('tls.key_path', True)]
+    done = subprocess.run([BINARY, 'run', '-c', str(path)], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 1 and 'not a regular file' in done.stderr
+
+
 def test_the_variable_names_the_serving_config_too(tmp_path):
     bare = GATEWAY.replace('serving_config_path: serving.yaml\n', '')
     serving = str(tmp_path / 'serving.yaml')

@@ -1,4 +1,4 @@
-"""Hostile clients, broken sites and unlucky operators: nothing may crash, leak, hang, lie in the counters or fail others."""
+"""Hostile clients, broken sites, unlucky operators: nothing may crash, leak, hang, miscount or fail others."""
 import contextlib
 import json
 import os
@@ -10,6 +10,9 @@ import subprocess
 import threading
 import time
 
+import h2.config
+import h2.connection
+import h2.events
 import httpx
 import pytest
 
@@ -40,12 +43,22 @@ class Upstream:
                 if not head:
                     return
                 self.heads.append(head)
-                length = re.search(rb'content-length: (\d+)', head)
-                said = self.answer(head, stream.read(int(length.group(1))) if length else b'')
+                said = self.answer(head, self.read_body(head, stream))
                 for piece in [said] if isinstance(said, bytes) else said or ():
                     connection.sendall(piece)
                 if not isinstance(said, bytes):
                     return
+
+    @staticmethod
+    def read_body(head, stream):
+        length = re.search(rb'content-length: (\d+)', head)
+        if length:
+            return stream.read(int(length.group(1)))
+        body, more = b'', b'transfer-encoding: chunked' in head
+        while more:
+            more = int(stream.readline(), 16)
+            body += stream.read(more + 2)[:more]
+        return body
 
     def stop(self):
         self.stopped.set()
@@ -66,13 +79,15 @@ def upstream():
 
 def serving_of(addresses, **signals):
     """A serving config of other clusters than the grid's own sites."""
-    return {'candidates': [{'kind': 'inference_model', 'name': 'llama', 'site': name, 'cluster': name} for name in addresses],
+    return {'candidates': [{'kind': 'inference_model', 'name': 'llama', 'site': name, 'cluster': name}
+                           for name in addresses],
             'clusters': [{'name': name, 'endpoints': [address], 'signals': signals or False}
                          for name, address in addresses.items()], 'local_site': next(iter(addresses))}
 
 
 def say(body=b'{}', extra=b'', status=b'200 OK'):
-    return b'HTTP/1.1 %s\r\n%scontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s' % (status, extra, len(body), body)
+    return (b'HTTP/1.1 %s\r\n%scontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s'
+            % (status, extra, len(body), body))
 
 
 def chat_body(size, model_last=False):
@@ -147,6 +162,82 @@ def test_many_headers_and_forged_ones_never_reach_a_site(upstream):
             assert b'x-grid-' not in site.heads[0] and site.heads[0].count(b'x-kept-') == n // 2
 
 
+def test_no_header_of_a_client_steers_envoy(upstream):
+    site = upstream(lambda head, body: time.sleep(0.05) or say())  # far over the 1 ms that the client asks for
+    steering = {'timeout-ms': '1', 'per-try-timeout-ms': '1', 'alt-stat-name': 'mine'}
+    headers = {'x-envoy-upstream-rq-' + name: value for name, value in steering.items()}
+    with Grid(sites=('east',), serving=serving_of({'a': site.address, 'b': site.address})) as grid:
+        text = prose('steered', 4000)
+        assert grid.chat(text).status_code == 200
+        for peer in ({}, {'x-forwarded-for': '10.0.0.1'}, {'x-forwarded-for': '127.0.0.1'}):
+            answer, outcome = grid.counted(lambda extra=peer: grid.chat(text, dict(headers, **extra)))
+            assert (answer.status_code, outcome) == (200, 'sticky'), 'a timeout would drop the blocks'
+        assert b'x-envoy' not in b''.join(site.heads)
+
+
+def test_http_1_0(upstream):
+    body, site = chat_body(3000), upstream(lambda head, body: say(body))
+    with Grid(sites=('east',), serving=serving_of({'a': site.address})) as grid:
+        for host in (b'', b'host: grid\r\n'):  # the second: a reverse proxy of the old kind
+            asked = post(body).replace(b'HTTP/1.1\r\nhost: grid\r\n', b'HTTP/1.0\r\n' + host)
+            answer = ask_raw(grid, asked)
+            assert re.match(rb'HTTP/1\.[01] 200 ', answer) and answer.endswith(body), answer[:200]
+
+
+class H2:
+    """One HTTP/2 connection on which a test sends what a well-behaved client would not."""
+
+    def __init__(self, grid):
+        settings = h2.config.H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False)
+        self.socket = socket.create_connection(('127.0.0.1', grid.port), timeout=20)
+        self.connection = h2.connection.H2Connection(settings)
+        self.connection.initiate_connection()
+
+    def ask(self, headers, body=b''):
+        """The answer's status and body, or the code of the stream's or the connection's end."""
+        stream, status, got = self.connection.get_next_available_stream_id(), None, b''
+        self.connection.send_headers(stream, headers, end_stream=not body)
+        if body:
+            self.connection.send_data(stream, body, end_stream=True)
+        while True:
+            self.socket.sendall(self.connection.data_to_send())
+            for event in self.connection.receive_data(self.socket.recv(65536)):
+                if isinstance(event, h2.events.ConnectionTerminated):
+                    return 'connection', event.error_code
+                if getattr(event, 'stream_id', None) != stream:
+                    continue
+                if isinstance(event, h2.events.ResponseReceived):
+                    status = int(dict(event.headers)[b':status'])
+                if isinstance(event, h2.events.DataReceived):
+                    got += event.data
+                if isinstance(event, h2.events.StreamReset) and status is None:
+                    return 'stream', event.error_code
+                if isinstance(event, (h2.events.StreamEnded, h2.events.StreamReset)):
+                    return status, got
+
+
+def test_http2_that_is_wrong_costs_its_own_stream_only():
+    body = chat_body(300)
+    with Grid() as grid:
+        client = H2(grid)
+        good = [(':method', 'POST'), (':scheme', 'http'), (':authority', 'grid'), (':path', '/v1/chat/completions'),
+                ('content-type', 'application/json')]
+        assert client.ask(good, body)[0] == 200
+        for wrong in (('content-length', '3'), ('Upper-Case', '1'), ('connection', 'close'), ('x-nul', 'a\0b')):
+            said = client.ask(good + [wrong], body)
+            assert said[0] in (400, 'stream'), (wrong, said)
+            assert client.ask(good, body)[0] == 200, wrong
+
+
+def test_http2_connect_is_answered_at_once():
+    with Grid() as grid:
+        client = H2(grid)
+        for path, status in (('/v1/responses', 426), ('/v1/chat/completions', 400)):
+            got = client.ask([(':method', 'CONNECT'), (':protocol', 'websocket'), (':scheme', 'http'),
+                              (':authority', 'grid'), (':path', path)])
+            assert got[0] == status and json.loads(got[1])['error']['code'] == 'unsupported_upgrade', (path, got)
+
+
 def test_bodies_around_the_limit(upstream):
     limit, seen = 5000, []
     site = upstream(lambda head, body: seen.append(body) or say())
@@ -156,10 +247,13 @@ def test_bodies_around_the_limit(upstream):
             body = chat_body(size)
             assert statuses(ask_raw(grid, post(body, CLOSE))) == [200] and seen[-1] == body
             assert statuses(ask_raw(grid, post(body, CLOSE + b'x-model: llama\r\n'))) == [200] and seen[-1] == body
-            assert statuses(ask_raw(grid, post_chunked(body, CLOSE))) == [200]
-            want = [200] if size <= limit else [413]
-            assert statuses(ask_raw(grid, post(body, CLOSE, b'/v1/responses'))) == want
-        answer = ask_raw(grid, post(chat_body(3000000, model_last=True), CLOSE))
+            assert statuses(ask_raw(grid, post_chunked(body, CLOSE))) == [200] and seen[-1] == body
+            if size <= limit:
+                assert statuses(ask_raw(grid, post(body, CLOSE, b'/v1/responses'))) == [200]
+        # What is refused is sent in part only: a client that is still sending may lose the answer to a reset.
+        answer = ask_raw(grid, post(chat_body(3000000), CLOSE, b'/v1/responses')[:2 * limit])
+        assert statuses(answer) == [413] and b'"code":"body_too_large"' in answer
+        answer = ask_raw(grid, post(chat_body(3000000, model_last=True), CLOSE)[:2 * limit])
         assert statuses(answer) == [413] and b'"code":"body_too_large"' in answer
         assert grid.metrics()['grid_route_unkeyed_total{reason="body_too_large"}'] == 6
 
@@ -307,7 +401,8 @@ def test_a_storm_of_reloads_fails_no_request():
             with httpx.Client(base_url=grid.url, timeout=30) as client:
                 while not stop.is_set():
                     answer = client.post('/v1/chat/completions', json={
-                        'model': 'llama', 'max_tokens': 2, 'messages': [{'role': 'user', 'content': prose('r%d' % i, 2000)}]})
+                        'model': 'llama', 'max_tokens': 2,
+                        'messages': [{'role': 'user', 'content': prose('r%d' % i, 2000)}]})
                     (good_answers if answer.status_code == 200 else bad).append(answer.text)
 
         def storm():
@@ -348,8 +443,8 @@ def test_dead_sites_answer_as_the_api_does():
 def test_envoy_does_not_outlive_a_killed_command_with_open_streams():
     with Grid(site_options=('--prefill-tps', '100000', '--decode-tps', '5')) as grid:
         envoy = envoy_of(grid)
-        with grid.http.stream('POST', '/v1/chat/completions', json={
-                'model': 'llama', 'stream': True, 'max_tokens': 500, 'messages': [{'role': 'user', 'content': 'x'}]}) as answer:
+        body = {'model': 'llama', 'stream': True, 'max_tokens': 500, 'messages': [{'role': 'user', 'content': 'x'}]}
+        with grid.http.stream('POST', '/v1/chat/completions', json=body) as answer:
             assert answer.status_code == 200
             grid.process.send_signal(signal.SIGKILL)
             grid.process.wait()
