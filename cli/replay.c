@@ -208,7 +208,7 @@ static const struct op {
 
 static const struct op *find_op(struct grid_replay *replay, json_t *line)
 {
-    struct grid_str name = {NULL, 0};
+    struct grid_str name = {"", 0};
 
     if (!grid_replay_text(replay, line, "op", true, &name)) {
         return NULL;

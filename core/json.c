@@ -235,6 +235,8 @@ static void nest_push(struct nest *nest, bool object)
     if (nest->depth < SKIP_LEVELS) {
         uint64_t bit = (uint64_t)1 << nest->depth % 64;
         uint64_t *word = &nest->objects[nest->depth / 64];
+        if (nest->depth % 64 == 0) /* a word is cleared when it is first used: the whole would cost more */
+            *word = 0;
         *word = object ? *word | bit : *word & ~bit;
     }
     nest->depth++;

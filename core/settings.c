@@ -23,7 +23,7 @@ void grid_settings_defaults(struct grid_settings *out_settings)
         .prefill_tokens_per_second = 10000,
         .queued_request_seconds = 2,
         .capacity = 16384,
-        .ttl_ms = 600u * MS_A_SECOND,
+        .ttl_ms = (uint64_t)600 * MS_A_SECOND,
     };
 }
 
