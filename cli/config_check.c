@@ -7,12 +7,10 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MOST_PORT 65535u
 #define KEY_LIMIT 65536u
@@ -128,8 +126,9 @@ static bool clash(const struct grid_address *a, const struct grid_address *b)
 static void check_readable(const struct grid_yaml *yaml, const char *file, struct grid_report *report,
                            const char *field, const char *path)
 {
-    if (path[0] != '\0' && access(path, R_OK) != 0) {
-        refuse(yaml, file, report, field, "cannot read %s: %s", path, strerror(errno));
+    char error[GRID_PATH_BYTES + 256];
+    if (path[0] != '\0' && !grid_files_check(path, error, sizeof error)) {
+        refuse(yaml, file, report, field, "%s", error);
     }
 }
 

@@ -62,12 +62,16 @@ static bool read_all(int fd, size_t limit, char **out_text, size_t *out_len)
     return false;
 }
 
-bool grid_files_read(const char *path, size_t limit, char **out_text, size_t *out_len, char *error, size_t error_size)
+static bool refuse_kind(char *error, size_t size, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return failed(error, error_size, "read", path);
-    }
+    snprintf(error, size, "cannot read %s: not a regular file", path);
+    return false;
+}
+
+/* Reads what is open and closes it. */
+static bool take(int fd, const char *path, size_t limit, char **out_text, size_t *out_len, char *error,
+                 size_t error_size)
+{
     bool good = read_all(fd, limit, out_text, out_len);
     if (!good && errno == 0) {
         snprintf(error, error_size, "cannot read %s: larger than %zu bytes", path, limit);
@@ -76,6 +80,40 @@ bool grid_files_read(const char *path, size_t limit, char **out_text, size_t *ou
     }
     close(fd);
     return good;
+}
+
+/* Opening a FIFO would wait for its writer, and a device may never end: what is opened is looked at before a read. */
+bool grid_files_read(const char *path, size_t limit, char **out_text, size_t *out_len, char *error, size_t error_size)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return failed(error, error_size, "read", path);
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return refuse_kind(error, error_size, path);
+    }
+    return take(fd, path, limit, out_text, out_len, error, error_size);
+}
+
+bool grid_files_read_input(const char *path, size_t limit, char **out_text, size_t *out_len, char *error,
+                           size_t error_size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return failed(error, error_size, "read", path);
+    }
+    return take(fd, path, limit, out_text, out_len, error, error_size);
+}
+
+bool grid_files_check(const char *path, char *error, size_t error_size)
+{
+    struct stat st;
+    if (access(path, R_OK) != 0 || stat(path, &st) != 0) {
+        return failed(error, error_size, "read", path);
+    }
+    return S_ISREG(st.st_mode) || refuse_kind(error, error_size, path);
 }
 
 static bool write_all(int fd, const char *text, size_t len)

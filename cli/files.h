@@ -13,9 +13,17 @@
 
 #define GRID_PATH_BYTES 4096
 
-/* Reads a regular file of at most `limit` bytes, or a pipe. The caller frees *out_text; a NUL follows it. */
+/* Reads a file of at most `limit` bytes and never waits: a FIFO, folder or device is refused. The caller frees
+ * *out_text; a NUL follows it. */
 bool grid_files_read(const char *path, size_t limit, char **out_text, size_t *out_len, char *error,
                      size_t error_size) GRID_MUST_USE;
+
+/* The same for what a person hands to a command that then ends: a pipe is read to its end. */
+bool grid_files_read_input(const char *path, size_t limit, char **out_text, size_t *out_len, char *error,
+                           size_t error_size) GRID_MUST_USE;
+
+/* Is it a regular file that may be read? */
+bool grid_files_check(const char *path, char *error, size_t error_size) GRID_MUST_USE;
 
 /* Writes DIR/NAME with mode 0600 by rename. */
 bool grid_files_write(const char *dir, const char *name, const void *text, size_t len, char *error,

@@ -26,7 +26,8 @@ bool grid_query_read(const char *path, char **out_text, size_t *out_len, char *e
     /* well over what a gateway reads: a body that is too large is a case to look at, too */
     const size_t limit = (size_t)GRID_DEFAULT_MAX_BODY_BYTES * 4;
 
-    return grid_files_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, limit, out_text, out_len, error, error_size);
+    return grid_files_read_input(strcmp(path, "-") == 0 ? "/dev/stdin" : path, limit, out_text, out_len, error,
+                                 error_size);
 }
 
 /* ---- tickets ------------------------------------------------------------------------------------------------- */

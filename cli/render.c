@@ -19,6 +19,7 @@
 #define MAX_HEADERS_KB 96
 #define HEAP_SHRINK 0.9 /* of max_heap_bytes: give memory back; at 0.95 take no new requests */
 #define HEAP_STOP 0.95
+#define NO_CLIENT "255.255.255.255" /* the broadcast address is no peer of a connection */
 
 char *grid_render_text(json_t *value)
 {
@@ -124,6 +125,12 @@ static json_t *host_of(const char *name, json_t *route)
                      "routes", route);
 }
 
+/* HTTP/1.0 is what some reverse proxies and probes speak. */
+static json_t *http1_options(void)
+{
+    return json_pack("{s:b, s:s}", "accept_http_10", 1, "default_host_for_http_10", "grid");
+}
+
 static json_t *main_hcm(const struct grid_gateway *gateway)
 {
     json_t *filters = json_deep_copy(gateway->filters_before);
@@ -135,9 +142,19 @@ static json_t *main_hcm(const struct grid_gateway *gateway)
                   "path_with_escaped_slashes_action", "KEEP_UNCHANGED", "max_request_headers_kb", MAX_HEADERS_KB,
                   "server_header_transformation", "PASS_THROUGH", "preserve_external_request_id", 1, "http_filters",
                   filters, "route_config", host_of("main", main_route(gateway)));
-    /* A client's address is the peer's, and no client counts as internal: else its x-envoy-* headers would steer. */
+    /* Envoy would tell the sites a client's address in a header of its own, too. */
+    json_object_set_new(json_object_get(hcm, "route_config"), "request_headers_to_remove",
+                        json_pack("[s]", "x-envoy-external-address"));
+    /* A client's address is the peer's, and no client counts as internal: else its x-envoy-* headers would steer. An
+     * empty list of ranges would mean Envoy's own list, loopback and private networks. A wrong HTTP/2
+     * message costs its own stream only; CONNECT is let in for its refusal to be JSON. */
     json_object_set_new(hcm, "use_remote_address", json_true());
-    json_object_set_new(hcm, "internal_address_config", json_object());
+    json_object_set_new(hcm, "internal_address_config",
+                        json_pack("{s:[{s:s, s:i}]}", "cidr_ranges", "address_prefix", NO_CLIENT, "prefix_len", 32));
+    json_object_set_new(hcm, "http_protocol_options", http1_options());
+    json_object_set_new(
+        hcm, "http2_protocol_options",
+        json_pack("{s:b, s:b}", "override_stream_error_on_invalid_http_message", 1, "allow_connect", 1));
     json_object_set_new(hcm, "stream_idle_timeout", grid_render_duration(gateway->idle_ms));
     json_object_set_new(hcm, "request_timeout", grid_render_duration(gateway->request_body_ms));
     json_object_set_new(hcm, "common_http_protocol_options",
@@ -151,8 +168,9 @@ static json_t *main_hcm(const struct grid_gateway *gateway)
 
 static json_t *ops_hcm(void)
 {
-    return json_pack("{s:s, s:s, s:[o, o], s:o}", "@type", TYPE HCM, "stat_prefix", "ops", "http_filters",
-                     module_filter("grid_ops"), router_filter(), "route_config", host_of("ops", ops_route()));
+    return json_pack("{s:s, s:s, s:[o, o], s:o, s:o}", "@type", TYPE HCM, "stat_prefix", "ops", "http_filters",
+                     module_filter("grid_ops"), router_filter(), "http_protocol_options", http1_options(),
+                     "route_config", host_of("ops", ops_route()));
 }
 
 static json_t *downstream_tls(const struct grid_gateway *gateway)

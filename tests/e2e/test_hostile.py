@@ -10,11 +10,10 @@ import subprocess
 import threading
 import time
 
-import h2.config
-import h2.connection
-import h2.events
+import hpack
 import httpx
 import pytest
+from hyperframe import frame as frames
 
 from grid import Grid, eventually, prose
 
@@ -108,9 +107,9 @@ def post_chunked(body, headers=b'', trailers=b'', step=1000):
             + b''.join(b'%x\r\n%s\r\n' % (len(p), p) for p in pieces) + b'0\r\n%s\r\n' % trailers)
 
 
-def ask_raw(grid, data):
+def ask_raw(grid, data, port=None):
     """All that the gateway answers until it closes the connection."""
-    with socket.create_connection(('127.0.0.1', grid.port), timeout=20) as s:
+    with socket.create_connection(('127.0.0.1', port or grid.port), timeout=20) as s:
         with contextlib.suppress(ConnectionError):
             s.sendall(data)
         out = b''
@@ -177,49 +176,67 @@ def test_no_header_of_a_client_steers_envoy(upstream):
 
 def test_http_1_0(upstream):
     body, site = chat_body(3000), upstream(lambda head, body: say(body))
-    with Grid(sites=('east',), serving=serving_of({'a': site.address})) as grid:
-        for host in (b'', b'host: grid\r\n'):  # the second: a reverse proxy of the old kind
-            asked = post(body).replace(b'HTTP/1.1\r\nhost: grid\r\n', b'HTTP/1.0\r\n' + host)
-            answer = ask_raw(grid, asked)
-            assert re.match(rb'HTTP/1\.[01] 200 ', answer) and answer.endswith(body), answer[:200]
+    chunks = upstream(lambda head, body: [b'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n', b'2\r\n{}\r\n',
+                                          b'0\r\n\r\n'])
+    for address, end in ((site.address, body), (chunks.address, b'\r\n\r\n{}')):
+        with Grid(sites=('east',), serving=serving_of({'a': address})) as grid:
+            for host in (b'', b'host: grid\r\n'):  # as old clients and reverse proxies ask
+                asked = post(body).replace(b'HTTP/1.1\r\nhost: grid\r\n', b'HTTP/1.0\r\n' + host)
+                answer = ask_raw(grid, asked)
+                assert re.match(rb'HTTP/1\.[01] 200 ', answer) and answer.endswith(end), answer[:200]
+            probe = b'GET /ready HTTP/1.0\r\n\r\n'
+            assert re.match(rb'HTTP/1\.[01] 200 ', ask_raw(grid, probe, grid.ops_port))
 
 
 class H2:
-    """One HTTP/2 connection on which a test sends what a well-behaved client would not."""
+    """One HTTP/2 connection, frame by frame, on which a test sends what no well-behaved client would."""
 
     def __init__(self, grid):
-        settings = h2.config.H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False)
         self.socket = socket.create_connection(('127.0.0.1', grid.port), timeout=20)
-        self.connection = h2.connection.H2Connection(settings)
-        self.connection.initiate_connection()
+        self.stream, self.encoder, self.decoder = -1, hpack.Encoder(), hpack.Decoder()
+        self.socket.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frames.SettingsFrame(0).serialize())
 
-    def ask(self, headers, body=b''):
-        """The answer's status and body, or the code of the stream's or the connection's end."""
-        stream, status, got = self.connection.get_next_available_stream_id(), None, b''
-        self.connection.send_headers(stream, headers, end_stream=not body)
-        if body:
-            self.connection.send_data(stream, body, end_stream=True)
+    def close(self):
+        self.socket.close()
+
+    def read(self, size):
+        out = b''
+        while len(out) < size:
+            got = self.socket.recv(size - len(out))
+            if not got:
+                raise EOFError
+            out += got
+        return memoryview(out)
+
+    def ask(self, headers, body=None):
+        """The answer's status and body, or what was closed instead and why."""
+        self.stream, status, got = self.stream + 2, None, b''
+        said = frames.HeadersFrame(self.stream, data=self.encoder.encode(headers), flags=['END_HEADERS']).serialize()
+        if body is not None:
+            said += frames.DataFrame(self.stream, data=body, flags=['END_STREAM']).serialize()
+        self.socket.sendall(said)
         while True:
-            self.socket.sendall(self.connection.data_to_send())
-            for event in self.connection.receive_data(self.socket.recv(65536)):
-                if isinstance(event, h2.events.ConnectionTerminated):
-                    return 'connection', event.error_code
-                if getattr(event, 'stream_id', None) != stream:
-                    continue
-                if isinstance(event, h2.events.ResponseReceived):
-                    status = int(dict(event.headers)[b':status'])
-                if isinstance(event, h2.events.DataReceived):
-                    got += event.data
-                if isinstance(event, h2.events.StreamReset) and status is None:
-                    return 'stream', event.error_code
-                if isinstance(event, (h2.events.StreamEnded, h2.events.StreamReset)):
-                    return status, got
+            try:
+                frame, size = frames.Frame.parse_frame_header(self.read(9))
+                frame.parse_body(self.read(size))
+            except EOFError:
+                return 'connection', None
+            if isinstance(frame, frames.GoAwayFrame) and frame.error_code:
+                return 'connection', frame.error_code
+            if isinstance(frame, frames.HeadersFrame):
+                fields = dict(self.decoder.decode(frame.data))
+                status = int(fields.get(':status', status))
+            if frame.stream_id == self.stream and isinstance(frame, frames.DataFrame):
+                got += frame.data
+            if frame.stream_id == self.stream and isinstance(frame, frames.RstStreamFrame):
+                return ('stream', frame.error_code) if status is None else (status, got)
+            if frame.stream_id == self.stream and 'END_STREAM' in frame.flags:
+                return status, got
 
 
 def test_http2_that_is_wrong_costs_its_own_stream_only():
     body = chat_body(300)
-    with Grid() as grid:
-        client = H2(grid)
+    with Grid() as grid, contextlib.closing(H2(grid)) as client:
         good = [(':method', 'POST'), (':scheme', 'http'), (':authority', 'grid'), (':path', '/v1/chat/completions'),
                 ('content-type', 'application/json')]
         assert client.ask(good, body)[0] == 200
@@ -230,12 +247,16 @@ def test_http2_that_is_wrong_costs_its_own_stream_only():
 
 
 def test_http2_connect_is_answered_at_once():
+    connect, rest = (':method', 'CONNECT'), [(':scheme', 'http'), (':authority', 'grid')]
     with Grid() as grid:
-        client = H2(grid)
         for path, status in (('/v1/responses', 426), ('/v1/chat/completions', 400)):
-            got = client.ask([(':method', 'CONNECT'), (':protocol', 'websocket'), (':scheme', 'http'),
-                              (':authority', 'grid'), (':path', path)])
-            assert got[0] == status and json.loads(got[1])['error']['code'] == 'unsupported_upgrade', (path, got)
+            with contextlib.closing(H2(grid)) as client:  # no end of the stream: it is answered at the headers
+                got = client.ask([connect, (':protocol', 'websocket'), *rest, (':path', path)])
+                assert got[0] == status and json.loads(got[1])['error']['code'] == 'unsupported_upgrade', (path, got)
+        with contextlib.closing(H2(grid)) as client:
+            got = client.ask([connect, (':authority', 'grid:443')])
+            assert got[0] == 404 and json.loads(got[1])['error']['code'] == 'not_found', 'no tunnel'
+        assert grid.chat('still here').status_code == 200
 
 
 def test_bodies_around_the_limit(upstream):
