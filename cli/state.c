@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static bool make_temporary(struct grid_state *state, char *error, size_t error_size)
@@ -163,13 +164,33 @@ bool grid_state_settle(struct grid_state *state, char *error, size_t error_size)
            put(state, "cds.json", &state->clusters, &state->settled_clusters, &changed, error, error_size);
 }
 
+/* For the module (envoy/told.h): "STARTED REVISION REUSED REJECTED\nRESULT\nERROR\n", counted from the start of this
+ * process; the first line of the error will do. */
+static bool tell_module(const struct grid_state *state, const char *result, const char *why, char *error, size_t size)
+{
+    static unsigned long long started, reused, rejected; /* one gateway a process */
+    char text[512];
+    struct timespec now;
+    if (started == 0) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        started = (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    }
+    reused += strcmp(result, "reused") == 0;
+    rejected += strcmp(result, "rejected") == 0;
+    int line = (int)strcspn(why, "\n");
+    int len = snprintf(text, sizeof text, "%llu %u %llu %llu\n%s\n%.*s\n", started, state->revision, reused, rejected,
+                       result, line < 400 ? line : 400, why);
+    return len > 0 && grid_files_write(state->dir, "reload", text, strlen(text), error, size);
+}
+
 void grid_state_tell(struct grid_state *state, const char *result, const char *why)
 {
-    char error[GRID_PATH_BYTES + 256];
+    char error[GRID_PATH_BYTES + 256] = "out of memory";
     char *text = grid_render_text(
         json_pack("{s:i, s:s, s:s}", "revision", (int)++state->revision, "result", result, "error", why));
-    if (text == NULL || !grid_files_write(state->dir, "reload.json", text, strlen(text), error, sizeof error)) {
-        fprintf(stderr, "grid-gateway: %s\n", text == NULL ? "out of memory" : error);
+    if (text == NULL || !grid_files_write(state->dir, "reload.json", text, strlen(text), error, sizeof error) ||
+        !tell_module(state, result, why, error, sizeof error)) {
+        fprintf(stderr, "grid-gateway: %s\n", error);
     }
     free(text);
 }

@@ -195,9 +195,9 @@ static void put_reload(struct grid_buf *out, uint64_t now_ms)
 {
     struct grid_module_reload last;
     grid_module_last_reload(&last);
-    grid_buf_printf(out,
-                    "{\"result\":\"%s\",\"age_ms\":%llu,\"count\":%llu,\"error\":", last.result ? last.result : "none",
-                    (unsigned long long)(now_ms - last.at_ms), (unsigned long long)last.count);
+    grid_buf_printf(
+        out, "{\"result\":\"%s\",\"age_ms\":%llu,\"count\":%llu,\"error\":", last.result ? last.result : "none",
+        (unsigned long long)(now_ms > last.at_ms ? now_ms - last.at_ms : 0), (unsigned long long)last.count);
     grid_buf_json(out, grid_bridge_text(last.error));
     grid_buf_puts(out, "}");
 }

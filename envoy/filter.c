@@ -20,7 +20,8 @@ enum {
     BUFFER_SLACK = 2u << 20, /* over the body's limit, so that the refusal is ours and not Envoy's plain 413 */
 };
 
-static const struct grid_str FORGED = {"x-grid-", 7};
+/* Only the gateway says x-grid-*, and only Envoy x-envoy-*: from a client these would change timeouts and retries. */
+static const struct grid_str GRID_HEAD = {"x-grid-", 7}, ENVOY_HEAD = {"x-envoy-", 8};
 
 /* ---- replies ------------------------------------------------------------------------------------------------- */
 
@@ -57,12 +58,12 @@ static bool decide(void *envoy, struct grid_filter *filter)
 
 /* ---- head ---------------------------------------------------------------------------------------------------- */
 
-/* All request headers in one call, in `room` or, when they are too many, in memory that the caller frees. */
-static struct grid_header *read_headers(void *envoy, struct grid_header *room, size_t *out_n)
+/* All headers of a map in one call, in `room` or, when they are too many, in memory that the caller frees. */
+static struct grid_header *read_headers(void *envoy, int map, struct grid_header *room, size_t *out_n)
 {
-    size_t n = ENVOY(http_get_headers_size)(envoy, ENVOY_REQUEST_HEADERS);
+    size_t n = ENVOY(http_get_headers_size)(envoy, map);
     struct grid_header *headers = n <= MANY_HEADERS ? room : malloc(n * sizeof(*headers));
-    if (headers && n > 0 && !ENVOY(http_get_headers)(envoy, ENVOY_REQUEST_HEADERS, headers))
+    if (headers && n > 0 && !ENVOY(http_get_headers)(envoy, map, headers))
         n = 0;
     *out_n = n;
     return headers;
@@ -87,10 +88,18 @@ static struct grid_head head_of(const struct grid_header *headers, size_t n, boo
     return head;
 }
 
-static size_t find_forged(const struct grid_header *headers, size_t n)
+/* Envoy itself sets the client's address on every request; it steers nothing. */
+static bool is_forged(int map, struct grid_str name)
+{
+    return grid_bridge_starts(name, GRID_HEAD) ||
+           (map == ENVOY_REQUEST_HEADERS && grid_bridge_starts(name, ENVOY_HEAD) &&
+            !grid_bridge_same(name, GRID_TEXT("x-envoy-external-address")));
+}
+
+static size_t find_forged(int map, const struct grid_header *headers, size_t n)
 {
     size_t i = 0;
-    while (i < n && !grid_bridge_starts(headers[i].name, FORGED))
+    while (i < n && !is_forged(map, headers[i].name))
         i++;
     return i;
 }
@@ -106,20 +115,20 @@ static char *copy_name(struct grid_str name)
     return copy;
 }
 
-/* Removes all x-grid-* that a client sent. A removal ends the life of every view, so the names are read anew. */
-static bool remove_forged(void *envoy)
+/* Removes what only the gateway or Envoy may say. A removal ends the life of every view, so the names are read anew. */
+static bool remove_forged(void *envoy, int map)
 {
     struct grid_header room[MANY_HEADERS];
     for (;;) {
         size_t n = 0;
-        struct grid_header *headers = read_headers(envoy, room, &n);
-        size_t at = headers ? find_forged(headers, n) : n;
+        struct grid_header *headers = read_headers(envoy, map, room, &n);
+        size_t at = headers ? find_forged(map, headers, n) : n;
         char *name = headers && at < n ? copy_name(headers[at].name) : NULL;
         bool more = name != NULL, failed = !headers || (at < n && !name);
         if (headers != room)
             free(headers);
         if (more)
-            grid_bridge_remove(envoy, ENVOY_REQUEST_HEADERS, grid_bridge_text(name));
+            grid_bridge_remove(envoy, map, grid_bridge_text(name));
         free(name);
         if (!more)
             return !failed;
@@ -131,16 +140,16 @@ static bool start_ticket(void *envoy, struct grid_filter *filter, bool end)
 {
     struct grid_header room[MANY_HEADERS];
     size_t n = 0;
-    struct grid_header *headers = read_headers(envoy, room, &n);
+    struct grid_header *headers = read_headers(envoy, ENVOY_REQUEST_HEADERS, room, &n);
     if (!headers)
         return false;
     struct grid_head head = head_of(headers, n, end);
     filter->head_only = grid_bridge_same(head.method, GRID_TEXT("HEAD"));
     bool good = grid_ticket_new(filter->module->router, &head, &filter->ticket) == GRID_OK;
-    bool forged = find_forged(headers, n) < n;
+    bool forged = find_forged(ENVOY_REQUEST_HEADERS, headers, n) < n;
     if (headers != room)
         free(headers);
-    return good && (!forged || remove_forged(envoy));
+    return good && (!forged || remove_forged(envoy, ENVOY_REQUEST_HEADERS));
 }
 
 int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
@@ -189,6 +198,19 @@ static uint64_t body_bytes(void *envoy, const struct body_parts *parts)
     return bytes;
 }
 
+/* Leaves no more than `limit` bytes: how the body was cut in pieces must not decide. Returns the slices left. */
+static size_t cut_at(struct grid_str *slices, size_t n, uint64_t limit)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (slices[i].len >= limit) {
+            slices[i].len = (size_t)limit;
+            return i + 1;
+        }
+        limit -= slices[i].len;
+    }
+    return n;
+}
+
 /* Shows the core the body where it lies. False: no memory for the list of slices. */
 static bool show_body(void *envoy, struct grid_filter *filter, const struct body_parts *parts, bool cut)
 {
@@ -205,6 +227,8 @@ static bool show_body(void *envoy, struct grid_filter *filter, const struct body
         if (counts[i] > 0 && ENVOY(http_get_body_chunks)(envoy, parts->kinds[i], slices + n))
             n += counts[i];
     }
+    if (cut)
+        n = cut_at(slices, n, grid_ticket_max_body(filter->ticket));
     grid_ticket_body(filter->ticket, slices, n, cut);
     if (slices != room)
         free(slices);
@@ -290,8 +314,10 @@ static void replace_answer(void *envoy, struct grid_filter *filter, int status, 
         ENVOY(http_append_body)(envoy, ENVOY_RESPONSE_BUFFERED, reply->body);
 }
 
+/* The answer's x-grid-*: ours, and none that a site made up. */
 static void name_site(void *envoy, const struct grid_decision *decision)
 {
+    remove_forged(envoy, ENVOY_RESPONSE_HEADERS);
     ENVOY(http_set_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-site"), decision->site);
     ENVOY(http_set_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-backend"), decision->cluster);
 }

@@ -3,12 +3,14 @@
  *
  * Story     Envoy configures the bootstrap extension first, with "FOLDER\nMAX_BODY_BYTES". The folder holds
  *           serving.json and, when settings differ from the defaults, plugin.json; whoever runs Envoy replaces them by
- *           rename. They are read and loaded here, at the start and after each change.
+ *           rename. They are read and loaded here, at the start and after each change. What `run` refused on the way is
+ *           read from the file `reload` and counted as well.
  * Promise   At the start a configuration that the core refuses stops Envoy, with the reasons in its log. Later a
  *           refused change leaves the old configuration in force, is logged and counted.
  * Threads   Main thread, but for grid_module_get, grid_module_log, grid_module_now_ms and grid_module_last_reload.
  */
 #include "module.h"
+#include "told.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,6 +36,7 @@ static _Atomic(struct grid_module *) current;
 /* The files as last read, to tell a change from an event. Main thread. */
 static struct {
     struct grid_buf plugin, serving;
+    struct grid_told told; /* numbers only */
 } seen;
 
 static struct {
@@ -76,13 +79,16 @@ void grid_module_last_reload(struct grid_module_reload *out_reload)
     pthread_mutex_unlock(&reloads.mutex);
 }
 
-static void note_reload(const char *result, const char *error)
+/* Adds `n` changes, the last of them with that result. */
+static void note_reload(const char *result, struct grid_str error, uint64_t n)
 {
+    size_t len = error.len < sizeof(reloads.last.error) ? error.len : sizeof(reloads.last.error) - 1;
     pthread_mutex_lock(&reloads.mutex);
     reloads.last.result = result;
     reloads.last.at_ms = grid_module_now_ms();
-    reloads.last.count++;
-    snprintf(reloads.last.error, sizeof(reloads.last.error), "%s", error);
+    reloads.last.count += n;
+    memcpy(reloads.last.error, error.len > 0 ? error.ptr : "", len);
+    reloads.last.error[len] = '\0';
     pthread_mutex_unlock(&reloads.mutex);
 }
 
@@ -193,6 +199,38 @@ static void keep_seen(struct grid_buf *plugin, struct grid_buf *serving)
     seen.serving = *serving;
 }
 
+/* What `run` refused, or read again for nothing. The applied ones are counted and logged by who loads them. */
+static void take_news(const struct grid_module *module, const struct grid_told *now)
+{
+    uint64_t reused, rejected;
+    grid_told_since(&seen.told, now, &reused, &rejected);
+    for (uint64_t i = 0; i < reused; i++)
+        grid_count_reload(module->router, GRID_RELOAD_REUSED);
+    for (uint64_t i = 0; i < rejected; i++)
+        grid_count_reload(module->router, GRID_RELOAD_REJECTED);
+    if (reused + rejected == 0)
+        return;
+    note_reload(grid_told_name(now), now->error, reused + rejected);
+    if (rejected > 0)
+        grid_module_log(ENVOY_LOG_WARN, "configuration rejected by run: %.*s", (int)now->error.len, now->error.ptr);
+}
+
+/* Reads what `run` says; true when it is news. `first`: what an earlier run said is only remembered. */
+static bool hear(const struct grid_module *module, bool first)
+{
+    struct grid_buf text = {.limit = GRID_TOLD_MAX_BYTES};
+    struct grid_told now = {0};
+    bool news = read_file(module->folder, "reload", &text) == 0 && grid_told_read(text_of(&text), &now) &&
+                (now.started != seen.told.started || now.revision > seen.told.revision);
+    if (news && !first)
+        take_news(module, &now);
+    if (news)
+        seen.told = now;
+    seen.told.result = seen.told.error = (struct grid_str){NULL, 0};
+    grid_buf_done(&text);
+    return news;
+}
+
 /* Reads the folder again. `told`: by an event; otherwise files that did not change are passed over in silence. */
 static void reload(struct grid_module *module, bool told)
 {
@@ -205,7 +243,9 @@ static void reload(struct grid_module *module, bool told)
     if (same) {
         grid_buf_done(&plugin);
         grid_buf_done(&serving);
-        if (told && grid_module_now_ms() - module->handled_ms > LATE_EVENT_MS)
+        if (hear(module, false))
+            module->handled_ms = grid_module_now_ms();
+        else if (told && grid_module_now_ms() - module->handled_ms > LATE_EVENT_MS)
             grid_count_reload(module->router, GRID_RELOAD_REUSED);
         return;
     }
@@ -213,11 +253,12 @@ static void reload(struct grid_module *module, bool told)
     good = good && load(module, &plugin, &serving, ENVOY_LOG_WARN, error, sizeof(error));
     keep_seen(&plugin, &serving);
     grid_count_reload(module->router, good ? GRID_RELOAD_APPLIED : GRID_RELOAD_REJECTED);
-    note_reload(good ? "applied" : "rejected", error);
+    note_reload(good ? "applied" : "rejected", grid_bridge_text(error), 1);
     if (good)
         grid_module_log(ENVOY_LOG_INFO, "configuration applied: %zu candidates", module->serving->n_candidates);
     else
         grid_module_log(ENVOY_LOG_WARN, "configuration rejected, the old one stays in force");
+    hear(module, false);
 }
 
 /* ---- start and end ------------------------------------------------------------------------------------------- */
@@ -265,7 +306,8 @@ static bool first_load(struct grid_module *module)
     good = good && load(module, &plugin, &serving, ENVOY_LOG_ERROR, error, sizeof(error));
     keep_seen(&plugin, &serving);
     if (good)
-        note_reload("applied", "");
+        note_reload("applied", GRID_TEXT(""), 1);
+    hear(module, true);
     return good;
 }
 
@@ -278,6 +320,7 @@ static void free_module(struct grid_module *module)
     grid_serving_free(module->serving);
     grid_buf_done(&seen.plugin);
     grid_buf_done(&seen.serving);
+    seen.told = (struct grid_told){0};
     free(module);
 }
 
@@ -341,7 +384,7 @@ void ON(bootstrap_extension_destroy)(void *extension)
 
 void ON(bootstrap_extension_server_initialized)(void *envoy, void *extension)
 {
-    static const char *const files[] = {"plugin.json", "serving.json"};
+    static const char *const files[] = {"plugin.json", "serving.json", "reload"};
     struct grid_module *module = extension;
     char path[GRID_MODULE_MAX_PATH + 32];
     (void)envoy;

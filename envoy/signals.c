@@ -5,6 +5,7 @@
  *           interval_ms, the answer read by the core, the depth given to the router. One timer serves all; it is set
  *           to the next poll that is due. When every cluster was asked once, or took too long, the gateway is ready.
  * Promise   One poll of a cluster at a time. A cluster that gives no depth is unmeasured, never guessed.
+ *           Counts outlive a cluster, so that one that returns counts on.
  * Threads   Main thread. What pages show of it (struct shown) is written and read under the table's mutex.
  * Not here  Reading an exposition and judging ages (core).
  * Limits    A cluster of several endpoints is sampled by its load balancing, one endpoint a poll.
@@ -22,6 +23,7 @@ enum {
     RETRY_MS = 100,        /* while Envoy does not know a cluster yet, at the start */
     READY_LIMIT_MS = 5000, /* the longest that a silent cluster holds the start back */
     MAX_PATH_BYTES = 1024, /* of a redirect */
+    MAX_LEFT = 1024,       /* clusters that left, whose counts are kept */
     RESTART_SLACK_S = 1,   /* a start time this much later is another process */
 };
 
@@ -63,6 +65,8 @@ static struct {
     pthread_mutex_t mutex;
     struct poll *polls;
     size_t n;
+    struct shown *left; /* of clusters that left, the oldest first; their counts only */
+    size_t n_left;
     void *timer;
     uint64_t ready_limit_ms;
     bool starting, done_inside; /* a callout may be done before the call that starts it returns */
@@ -291,6 +295,35 @@ static struct poll *find(struct grid_str name)
     return NULL;
 }
 
+/* Keeps the counts of a cluster that leaves, in the place of the oldest when there are too many. Under the mutex. */
+static void remember(const struct shown *shown)
+{
+    if (table.n_left == MAX_LEFT) {
+        memmove(table.left, table.left + 1, (MAX_LEFT - 1) * sizeof(*table.left));
+        table.n_left--;
+    }
+    struct shown *grown = realloc(table.left, (table.n_left + 1) * sizeof(*grown));
+    if (!grown)
+        return;
+    table.left = grown;
+    table.left[table.n_left] = *shown;
+    table.left[table.n_left].has_sample = false;
+    table.n_left++;
+}
+
+/* Gives a cluster that returns its counts back. Under the mutex. */
+static void recall(struct shown *shown)
+{
+    for (size_t i = 0; i < table.n_left; i++) {
+        if (strcmp(table.left[i].cluster, shown->cluster) != 0)
+            continue;
+        memcpy(shown->counts, table.left[i].counts, sizeof(shown->counts));
+        memmove(&table.left[i], &table.left[i + 1], (table.n_left - i - 1) * sizeof(*table.left));
+        table.n_left--;
+        return;
+    }
+}
+
 static void fill(struct poll *poll, const struct grid_serving_cluster *cluster)
 {
     const struct poll *old = find(cluster->name);
@@ -305,6 +338,8 @@ static void fill(struct poll *poll, const struct grid_serving_cluster *cluster)
     size_t len = cluster->name.len < GRID_MAX_NAME_BYTES ? cluster->name.len : GRID_MAX_NAME_BYTES;
     memcpy(poll->shown.cluster, cluster->name.ptr, len);
     poll->shown.cluster[len] = '\0';
+    if (!old)
+        recall(&poll->shown);
 }
 
 void grid_signals_set(struct grid_module *module, const struct grid_serving *serving)
@@ -314,14 +349,19 @@ void grid_signals_set(struct grid_module *module, const struct grid_serving *ser
     struct poll *polls = calloc(serving->n_clusters + 1, sizeof(*polls));
     if (!polls)
         grid_module_log(ENVOY_LOG_WARN, "no memory to poll the clusters: all are unmeasured now");
+    pthread_mutex_lock(&table.mutex);
     for (size_t i = 0; polls && i < serving->n_clusters; i++) {
         if (!serving->clusters[i].signals.off)
             fill(&polls[n++], &serving->clusters[i]);
     }
-    pthread_mutex_lock(&table.mutex);
     struct poll *old = table.polls;
+    size_t n_old = table.n;
     table.polls = polls;
     table.n = n;
+    for (size_t i = 0; i < n_old; i++) {
+        if (!find(grid_bridge_text(old[i].shown.cluster)))
+            remember(&old[i].shown);
+    }
     pthread_mutex_unlock(&table.mutex);
     free(old);
     if (!table.timer) {
@@ -341,20 +381,27 @@ void grid_signals_stop(void)
     struct poll *old = table.polls;
     table.polls = NULL;
     table.n = 0;
+    free(table.left);
+    table.left = NULL;
+    table.n_left = 0;
     pthread_mutex_unlock(&table.mutex);
     free(old);
 }
 
 /* ---- showing ------------------------------------------------------------------------------------------------- */
 
-/* A copy of what is shown of every cluster, so that no lock is held while a page is written. The caller frees it. */
-static struct shown *copy_shown(size_t *out_n)
+/* A copy of what is shown of every cluster, so that no lock is held while a page is written. The caller frees it.
+ * `all`: with the clusters that left. */
+static struct shown *copy_shown(bool all, size_t *out_n)
 {
     pthread_mutex_lock(&table.mutex);
-    struct shown *copy = calloc(table.n + 1, sizeof(*copy));
-    *out_n = copy ? table.n : 0;
-    for (size_t i = 0; i < *out_n; i++)
+    size_t n_left = all ? table.n_left : 0;
+    struct shown *copy = calloc(table.n + n_left + 1, sizeof(*copy));
+    *out_n = copy ? table.n + n_left : 0;
+    for (size_t i = 0; copy && i < table.n; i++)
         copy[i] = table.polls[i].shown;
+    if (copy && n_left > 0)
+        memcpy(copy + table.n, table.left, n_left * sizeof(*copy));
     pthread_mutex_unlock(&table.mutex);
     return copy;
 }
@@ -382,7 +429,7 @@ static void put_cluster_label(struct grid_buf *out, const char *cluster)
 void grid_signals_counters(grid_series_fn *fn, void *ctx)
 {
     size_t n = 0;
-    struct shown *copy = copy_shown(&n);
+    struct shown *copy = copy_shown(true, &n);
     for (size_t i = 0; i < n * N_RESULTS; i++) {
         const struct shown *shown = &copy[i / N_RESULTS];
         const char *result = result_names[i % N_RESULTS];
@@ -407,7 +454,7 @@ void grid_signals_counters(grid_series_fn *fn, void *ctx)
 void grid_signals_metrics(struct grid_buf *out, uint64_t now_ms)
 {
     size_t n = 0;
-    struct shown *copy = copy_shown(&n);
+    struct shown *copy = copy_shown(false, &n);
     grid_buf_puts(out, "# HELP grid_signal_sample_age_seconds Age of the newest queue depth of a cluster.\n"
                        "# TYPE grid_signal_sample_age_seconds gauge\n");
     for (size_t i = 0; i < n; i++) {
@@ -424,7 +471,7 @@ void grid_signals_metrics(struct grid_buf *out, uint64_t now_ms)
 void grid_signals_json(struct grid_buf *out, uint64_t now_ms)
 {
     size_t n = 0;
-    struct shown *copy = copy_shown(&n);
+    struct shown *copy = copy_shown(false, &n);
     grid_buf_puts(out, "[");
     for (size_t i = 0; i < n; i++) {
         grid_buf_puts(out, i ? ",{\"cluster\":" : "{\"cluster\":");

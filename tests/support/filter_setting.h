@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define AFFINITY "grid_route_prefix_affinity_total"
@@ -67,7 +68,7 @@ static inline void make_folder(void)
 
 static inline void remove_folder(void)
 {
-    static const char *const names[] = {"serving.json", "plugin.json"};
+    static const char *const names[] = {"serving.json", "plugin.json", "reload"};
     char path[260];
     for (size_t i = 0; i < COUNT(names); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -120,6 +121,51 @@ static inline void teach_east(char mark)
     fake_answer(stream, ":status: 200", "{}");
     fake_close(stream);
     fake_clusters[1].healthy = 1;
+}
+
+static inline int setup(void **state)
+{
+    (void)state;
+    make_folder();
+    assert_true(fake_start(config));
+    return 0;
+}
+
+static inline int teardown(void **state)
+{
+    (void)state;
+    fake_stop();
+    remove_folder();
+    assert_int_equal(fake_timers_alive, 0);
+    return 0;
+}
+
+/* After an answer to a prompt that east holds: does east still hold it? */
+static inline void assert_lesson(bool local, int status, uint64_t flags, bool held)
+{
+    char line[40];
+    snprintf(line, sizeof(line), ":status: %d", status);
+    teach_east('b');
+    struct fake_stream *stream = ask(3000, 'b', 3000, FAKE_HTTP1);
+    assert_string_equal(stream->cluster, "east");
+    if (local)
+        fake_local_answer(stream, status, flags, line, "plain");
+    else
+        fake_answer(stream, line, "{}");
+    fake_close(stream);
+    uint64_t sticky = outcomes("sticky");
+    fake_close(ask(3000, 'b', 3000, FAKE_HTTP1));
+    assert_int_equal(outcomes("sticky"), sticky + (held ? 1 : 0));
+}
+
+/* Lets the next poll become due, and starts it. */
+static inline void poll_again(void)
+{
+    uint64_t before = fake_last_callout;
+    time_t limit = time(NULL) + 20;
+    while (fake_last_callout == before && time(NULL) < limit)
+        fake_fire_timers();
+    assert_true(fake_last_callout > before);
 }
 
 #endif

@@ -1,27 +1,9 @@
 /*
  * test_filter.c - the module's hooks against a fake Envoy: bodies in any pieces, answers, failures, life and reload
  */
+#include "tests/support/fake_changes.h"
 #include "tests/support/fake_envoy.h"
 #include "tests/support/filter_setting.h"
-
-#include <time.h>
-
-static int setup(void **state)
-{
-    (void)state;
-    make_folder();
-    assert_true(fake_start(config));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fake_stop();
-    remove_folder();
-    assert_int_equal(fake_timers_alive, 0);
-    return 0;
-}
 
 /* ---- request ------------------------------------------------------------------------------------------------- */
 
@@ -36,9 +18,11 @@ static void a_body_in_any_pieces_is_forwarded_and_keyed(void **state)
         assert_forwarded(stream, chat(3000, 'p'), 3000);
         assert_string_equal(stream->cluster, "east");
         assert_int_equal(stream->buffer_limit, MAX_BODY + SLACK);
-        fake_answer(stream, ":status: 200\nx-grid-site: liar", "{}");
+        fake_answer(stream, ":status: 200\nx-grid-site: liar\nx-grid-other: liar\nx-gridlock: ok", "{}");
         assert_string_equal(fake_header(&stream->headers[ENVOY_RESPONSE_HEADERS], "x-grid-site"), "east");
         assert_string_equal(fake_header(&stream->headers[ENVOY_RESPONSE_HEADERS], "x-grid-backend"), "east");
+        assert_null(fake_header(&stream->headers[ENVOY_RESPONSE_HEADERS], "x-grid-other"));
+        assert_int_equal(stream->headers[ENVOY_RESPONSE_HEADERS].n, 4);
         assert_string_equal(stream->answer, "{}");
         fake_close(stream);
     }
@@ -110,6 +94,26 @@ static void a_body_over_the_limit_without_a_model_is_refused(void **state)
     fake_close(stream);
 }
 
+/* The model ends with the last byte of the limit, or with the byte after it. */
+static void a_body_is_cut_at_the_limit_however_it_comes(void **state)
+{
+    static const char model[] = "\"model\":\"llama\"";
+    char body[MAX_BODY + 500];
+    (void)state;
+    for (size_t i = 0; i < 2 * 2 * 3; i++) {
+        const size_t late = i % 2, whole = i / 2 % 2, pieces[] = {3, 999, sizeof(body)};
+        memset(body, ' ', sizeof(body));
+        body[0] = '{';
+        memcpy(body + MAX_BODY + late - (sizeof(model) - 1), model, sizeof(model) - 1);
+        struct fake_stream *stream = fake_open("grid_site_route");
+        stream->received_is_buffered = whole;
+        fake_head(stream, POST, false);
+        fake_send_body(stream, body, sizeof(body), whole ? sizeof(body) : pieces[i / 4], FAKE_HTTP2);
+        assert_int_equal(stream->reply_status, late ? 413 : 0);
+        fake_close(stream);
+    }
+}
+
 static void a_body_of_just_the_limit_is_not_cut(void **state)
 {
     (void)state;
@@ -178,7 +182,8 @@ static void forged_headers_never_reach_a_site(void **state)
     for (int many = 0; many < 2; many++) {
         size_t n = (size_t)snprintf(lines, sizeof(lines),
                                     "%s\nx-model: solo\nx-grid-site: a\nx-grid-backend: b\nx-gridlock: stays\n"
-                                    "x-grid-site: c\nx-grid-anything: d",
+                                    "x-grid-site: c\nx-grid-anything: d\nx-envoy-retry-on: 5xx\n"
+                                    "x-envoy-upstream-rq-timeout-ms: 1\nx-envoys: stay",
                                     POST);
         for (int i = 0; many && i < 80; i++)
             n += (size_t)snprintf(lines + n, sizeof(lines) - n, "\nx-filler-%d: %d", i, i);
@@ -188,8 +193,10 @@ static void forged_headers_never_reach_a_site(void **state)
         assert_null(fake_header(headers, "x-grid-site"));
         assert_null(fake_header(headers, "x-grid-backend"));
         assert_null(fake_header(headers, "x-grid-anything"));
+        assert_null(fake_header(headers, "x-envoy-retry-on"));
+        assert_null(fake_header(headers, "x-envoy-upstream-rq-timeout-ms"));
         assert_string_equal(fake_header(headers, "x-gridlock"), "stays");
-        assert_int_equal(headers->n, many ? 85 : 5);
+        assert_int_equal(headers->n, many ? 86 : 6);
         fake_close(stream);
     }
 }
@@ -247,24 +254,6 @@ static void a_client_may_leave_at_any_stage(void **state)
 }
 
 /* ---- answer -------------------------------------------------------------------------------------------------- */
-
-/* After an answer to a prompt that east holds: does east still hold it? */
-static void assert_lesson(bool local, int status, uint64_t flags, bool held)
-{
-    char line[40];
-    snprintf(line, sizeof(line), ":status: %d", status);
-    teach_east('b');
-    struct fake_stream *stream = ask(3000, 'b', 3000, FAKE_HTTP1);
-    assert_string_equal(stream->cluster, "east");
-    if (local)
-        fake_local_answer(stream, status, flags, line, "plain");
-    else
-        fake_answer(stream, line, "{}");
-    fake_close(stream);
-    uint64_t sticky = outcomes("sticky");
-    fake_close(ask(3000, 'b', 3000, FAKE_HTTP1));
-    assert_int_equal(outcomes("sticky"), sticky + (held ? 1 : 0));
-}
 
 static void the_core_learns_whose_failure_it_was(void **state)
 {
@@ -351,16 +340,6 @@ static void ops_pages_are_read_only(void **state)
     assert_non_null(strstr(fake_admin_page, AFFINITY "{outcome=\"sticky\"} 0"));
     assert_int_equal(fake_admin("/grid"), 200);
     assert_non_null(strstr(fake_admin_page, "\"settings\""));
-}
-
-/* Lets the next poll become due, and starts it. */
-static void poll_again(void)
-{
-    uint64_t before = fake_last_callout;
-    time_t limit = time(NULL) + 20;
-    while (fake_last_callout == before && time(NULL) < limit)
-        fake_fire_timers();
-    assert_true(fake_last_callout > before);
 }
 
 static void depths_are_polled_and_the_first_poll_makes_it_ready(void **state)
@@ -478,6 +457,7 @@ int main(void)
         IN_A_GRID(trailers_end_a_body),
         IN_A_GRID(a_body_over_the_limit_streams_on_when_its_model_is_known),
         IN_A_GRID(a_body_over_the_limit_without_a_model_is_refused),
+        IN_A_GRID(a_body_is_cut_at_the_limit_however_it_comes),
         IN_A_GRID(a_body_of_just_the_limit_is_not_cut),
         IN_A_GRID(refusals_are_sent_as_the_core_words_them),
         IN_A_GRID(what_needs_no_body_is_decided_at_the_head),
@@ -491,7 +471,10 @@ int main(void)
         IN_A_GRID(a_site_that_breaks_after_its_head_is_settled_once),
         IN_A_GRID(ops_pages_are_read_only),
         IN_A_GRID(depths_are_polled_and_the_first_poll_makes_it_ready),
+        IN_A_GRID(a_cluster_that_returns_counts_on),
         IN_A_GRID(a_change_is_taken_or_refused_as_a_whole),
+        IN_A_GRID(what_run_did_with_a_change_is_told_once),
+        cmocka_unit_test(what_an_earlier_run_left_is_not_news),
         cmocka_unit_test(a_bad_start_is_refused_with_its_reason),
         cmocka_unit_test(a_check_only_start_asks_nobody),
     };
