@@ -2,15 +2,22 @@
  * canonical.c - JSON values in one spelling
  *
  * Story     Members are written as they come and put in order when their object closes; most already are. Output is
- *           never longer than what was sent, so the room always holds it.
+ *           never longer than what was sent, so the room always holds it. A member takes the place of one of the same
+ *           name right before it at once. Names are compared seven bytes at a time, as words that are made once: each
+ *           byte of a name is looked at a few times and no more, so no order of names is slow.
  */
 #include "canonical.h"
 
+#include <endian.h>
+
 #include "check.h"
 
+#define WORD_BYTES 7u   /* of a name in a word; the last byte of the word counts them */
+#define FEW_MEMBERS 24u /* up to these, insertion is the faster sort */
+
 struct canonical_level {
-    bool object, some;
-    uint16_t start, first; /* of its text in out; of its members */
+    bool object, some, mixed; /* mixed: some member belongs before the one ahead of it */
+    uint16_t start, first;    /* of its text in out; of its members */
 };
 
 struct canonical {
@@ -83,48 +90,136 @@ static int name_byte(const char **at)
     }
 }
 
+/* 0x80 in each byte that is equal. */
+static inline uint64_t bytes_equal(uint64_t word, unsigned char byte)
+{
+    const uint64_t low = 0x7F7F7F7F7F7F7F7Fu;
+    uint64_t differ = word ^ byte * (uint64_t)0x0101010101010101u;
+    return ~(((differ & low) + low) | differ | low);
+}
+
+/* Takes up to WORD_BYTES decoded bytes of a name as a number that sorts as they do. Its last byte is how many there
+ * are, or one more if others follow: so equal words of whole names mean equal names. */
+static uint64_t name_word(const char *out, uint16_t *at)
+{
+    const char *text = out + *at;
+    uint64_t word;
+    memcpy(&word, text, sizeof word);
+    word = be64toh(word);
+    uint64_t quotes = bytes_equal(word, '"'), stops = quotes | bytes_equal(word, '\\');
+    unsigned plain = stops ? (unsigned)__builtin_clzll(stops) / 8 : WORD_BYTES + 1;
+    if (plain >= WORD_BYTES) {
+        *at = (uint16_t)(*at + WORD_BYTES);
+        return (word & ~(uint64_t)0xFF) | (WORD_BYTES + !(quotes & 0x80));
+    }
+    if (quotes << 8 * plain >> 63) {
+        *at = (uint16_t)(*at + plain);
+        return (word >> 8 >> 8 * (WORD_BYTES - plain) << 8 * (WORD_BYTES - plain) << 8) | plain;
+    }
+    unsigned n = 0;
+    word = 0;
+    for (int byte; n < WORD_BYTES && (byte = name_byte(&text)) >= 0; n++)
+        word |= (uint64_t)byte << 8 * (WORD_BYTES - n);
+    *at = (uint16_t)(text - out);
+    return word | (n + (n == WORD_BYTES && *text != '"'));
+}
+
+/* A word that says that the name goes on behind it. */
+static bool word_goes_on(uint64_t word)
+{
+    return (word & 0xFF) > WORD_BYTES;
+}
+
 /* By decoded UTF-8 bytes of the name. */
 static int compare_names(const char *out, struct grid_canonical_member a, struct grid_canonical_member b)
 {
-    const char *left = out + a.start + 1, *right = out + b.start + 1;
-    for (;;) {
-        int x = name_byte(&left), y = name_byte(&right);
-        if (x != y)
-            return x < y ? -1 : 1;
-        if (x < 0)
-            return 0;
+    while (a.word == b.word && word_goes_on(a.word)) {
+        a.word = name_word(out, &a.at);
+        b.word = name_word(out, &b.at);
+    }
+    return (a.word > b.word) - (a.word < b.word);
+}
+
+static void sort_few(const struct grid_canonical_member *members, uint16_t *order, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        uint16_t moved = order[i];
+        size_t to = i;
+        for (; to > 0 && members[order[to - 1]].word > members[moved].word; to--)
+            order[to] = order[to - 1];
+        order[to] = moved;
     }
 }
 
-static bool member_after(const char *out, struct grid_canonical_member a, struct grid_canonical_member b)
+/* By one byte of the words. */
+static void scatter(const struct grid_canonical_member *members, const uint16_t *from, uint16_t *to, size_t n,
+                    unsigned shift)
 {
-    int order = compare_names(out, a, b);
-    return order > 0 || (order == 0 && a.start > b.start);
+    uint16_t at[256] = {0}, sum = 0;
+    for (size_t i = 0; i < n; i++)
+        at[members[from[i]].word >> shift & 0xFF]++;
+    for (size_t i = 0; i < 256; i++) {
+        uint16_t count = at[i];
+        at[i] = sum;
+        sum = (uint16_t)(sum + count);
+    }
+    for (size_t i = 0; i < n; i++)
+        to[at[members[from[i]].word >> shift & 0xFF]++] = from[i];
 }
 
-static void sift(const char *out, struct grid_canonical_member *members, size_t at, size_t n)
+/* Sorts by word, equal ones as they stood: byte by byte from the last, for bytes that differ at all. */
+static void sort_words(struct grid_canonical_room *room, const struct grid_canonical_member *members, uint16_t *order,
+                       size_t n)
 {
-    for (size_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && member_after(out, members[child + 1], members[child]))
-            child++;
-        if (!member_after(out, members[child], members[at]))
-            return;
-        struct grid_canonical_member swap = members[at];
-        members[at] = members[child];
-        members[child] = swap;
+    uint64_t differ = 0;
+    if (n <= FEW_MEMBERS) {
+        sort_few(members, order, n);
+        return;
+    }
+    for (size_t i = 1; i < n; i++)
+        differ |= members[order[i]].word ^ members[order[0]].word;
+    uint16_t *from = order, *to = room->other;
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        if (!(differ >> shift & 0xFF))
+            continue;
+        scatter(members, from, to, n, shift);
+        uint16_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != order)
+        memcpy(order, from, n * sizeof *order);
+}
+
+/* Puts order[first..end) in order by word and notes the runs of equal words. */
+static void sort_run(struct grid_canonical_room *room, struct grid_canonical_member *members, size_t first, size_t end)
+{
+    const uint16_t *order = room->order;
+    sort_words(room, members, room->order + first, end - first);
+    for (size_t i = first, from = first; i < end; from = i) {
+        while (i < end && members[order[i]].word == members[order[from]].word)
+            i++;
+        members[from].run = (uint16_t)i;
     }
 }
 
-/* Heap sort: in place, and never slow whatever a client sends. */
-static void sort_members(const char *out, struct grid_canonical_member *members, size_t n)
+/* Sorts by name, equal ones as they came, into room->order: by the first word, then runs of equal words by the next. At
+ * the end the runs are of equal names. */
+static void sort_members(struct grid_canonical_room *room, struct grid_canonical_member *members, size_t n)
 {
-    for (size_t i = n / 2; i-- > 0;)
-        sift(out, members, i, n);
-    for (size_t i = n; i-- > 1;) {
-        struct grid_canonical_member swap = members[0];
-        members[0] = members[i];
-        members[i] = swap;
-        sift(out, members, 0, i);
+    const uint16_t *order = room->order;
+    for (size_t i = 0; i < n; i++)
+        room->order[i] = (uint16_t)i;
+    sort_run(room, members, 0, n);
+    for (size_t i = 0; i < n;) {
+        size_t end = members[i].run;
+        if (end - i < 2 || !word_goes_on(members[order[i]].word)) {
+            i = end;
+            continue;
+        }
+        for (size_t k = i; k < end; k++)
+            members[order[k]].word = name_word(room->out, &members[order[k]].at);
+        sort_run(room, members, i, end);
     }
 }
 
@@ -134,29 +229,41 @@ static void close_object(struct canonical *canonical, const struct canonical_lev
     struct grid_canonical_room *room = canonical->room;
     struct grid_canonical_member *members = room->members + level->first;
     size_t n = canonical->n_members - level->first, len = 0;
-    bool ordered = true;
     canonical->n_members = level->first;
-    if (n > 0)
-        members[n - 1].len = (uint16_t)(canonical->len - members[n - 1].start);
-    for (size_t i = 1; i < n && ordered; i++)
-        ordered = compare_names(room->out, members[i - 1], members[i]) < 0;
-    if (ordered)
+    if (!level->mixed)
         return;
-    sort_members(room->out, members, n);
-    for (size_t i = 0; i < n; i++) {
-        if (i + 1 < n && compare_names(room->out, members[i], members[i + 1]) == 0)
-            continue;
+    members[n - 1].len = (uint16_t)(canonical->len - members[n - 1].start);
+    sort_members(room, members, n);
+    for (size_t i = 0; i < n; i = members[i].run) {
+        const struct grid_canonical_member *last = &members[room->order[members[i].run - 1]];
         if (len)
             room->sorted[len++] = ',';
-        memcpy(room->sorted + len, room->out + members[i].start, members[i].len);
-        len += members[i].len;
+        memcpy(room->sorted + len, room->out + last->start, last->len);
+        len += last->len;
     }
     memcpy(room->out + level->start + 1, room->sorted, len);
     canonical->len = level->start + 1 + len;
 }
 
+/* Compares the member whose name was written last with the one ahead of it, and takes its place if they are equal. */
+static void settle_member(struct canonical *canonical, struct canonical_level *level)
+{
+    struct grid_canonical_room *room = canonical->room;
+    struct grid_canonical_member *last = &room->members[canonical->n_members - 1];
+    last->at = (uint16_t)(last->start + 1);
+    last->word = name_word(room->out, &last->at);
+    if (!level->some)
+        return;
+    int order = compare_names(room->out, last[-1], last[0]);
+    level->mixed |= order > 0;
+    if (order == 0) {
+        canonical->len = last[-1].start + (canonical->len - last->start); /* the name is there already */
+        canonical->n_members--;
+    }
+}
+
 /* Writes a comma and the name of the next member; false behind the last one. */
-static bool canonical_member(struct canonical *canonical, struct grid_json *json, const struct canonical_level *level)
+static bool canonical_member(struct canonical *canonical, struct grid_json *json, struct canonical_level *level)
 {
     struct grid_canonical_room *room = canonical->room;
     struct grid_str name;
@@ -174,6 +281,7 @@ static bool canonical_member(struct canonical *canonical, struct grid_json *json
     if (name.len)
         put_escaped(canonical, name);
     put(canonical, "\":", 2);
+    settle_member(canonical, level);
     return true;
 }
 
@@ -199,11 +307,28 @@ static bool canonical_advance(struct canonical *canonical, struct grid_json *jso
     return false;
 }
 
+/* A whole number inside one slice, which most numbers are; false with nothing done for any other. */
+static bool put_plain_number(struct canonical *canonical, struct grid_json *json)
+{
+    const char *from = json->cursor.at, *at = from;
+    while (at < json->cursor.end && *at >= '0' && *at <= '9')
+        at++;
+    if (at == from || at == json->cursor.end || (*at != ',' && *at != '}' && *at != ']') ||
+        (*from == '0' && at > from + 1))
+        return false;
+    put(canonical, from, (size_t)(at - from));
+    json->cursor.at = at;
+    json->fresh = false;
+    return true;
+}
+
 static void canonical_scalar(struct canonical *canonical, struct grid_json *json, enum grid_json_kind kind)
 {
     struct grid_json_decode decode;
     struct grid_json_raw raw;
     struct grid_str run;
+    if (kind == GRID_JSON_NUMBER && put_plain_number(canonical, json))
+        return;
     if (kind != GRID_JSON_STRING) {
         if (grid_json_raw(json, &raw))
             while (grid_json_raw_next(&raw, &run))
@@ -237,7 +362,7 @@ enum grid_json_fault grid_canonical_write(struct grid_canonical_room *room, stru
                 return GRID_JSON_DEEP;
             grid_json_enter(json, kind);
             canonical.levels[canonical.depth++] =
-                (struct canonical_level){object, false, (uint16_t)canonical.len, (uint16_t)canonical.n_members};
+                (struct canonical_level){object, false, false, (uint16_t)canonical.len, (uint16_t)canonical.n_members};
             put(&canonical, object ? "{" : "[", 1);
         } else {
             canonical_scalar(&canonical, json, kind);

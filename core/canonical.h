@@ -13,14 +13,22 @@
 #define GRID_CANONICAL_MAX_BYTES 16384u /* values longer than this, as sent, are digested instead */
 #define GRID_CANONICAL_MAX_DEPTH 128u
 
-/* Working memory (61 KiB, untouched when there are no such values). */
+#define GRID_CANONICAL_MEMBERS (GRID_CANONICAL_MAX_BYTES / 5 + 2) /* "":0, is the shortest */
+
+/* Working memory (107 KiB, untouched when there are no such values). */
 struct grid_canonical_room {
-    char out[GRID_CANONICAL_MAX_BYTES + 8];
-    char sorted[GRID_CANONICAL_MAX_BYTES + 8];
+    char out[GRID_CANONICAL_MAX_BYTES + 8]; /* 8 more may be looked at */
+    union {
+        char sorted[GRID_CANONICAL_MAX_BYTES + 8];
+        uint16_t other[GRID_CANONICAL_MEMBERS]; /* while members are put in order */
+    };
     char decoded[GRID_CANONICAL_MAX_BYTES + 8]; /* for the caller: text that holds JSON */
     struct grid_canonical_member {
-        uint16_t start, len;                     /* in out: "name":value */
-    } members[GRID_CANONICAL_MAX_BYTES / 5 + 2]; /* "":0, is the shortest */
+        uint64_t word;           /* the next bytes of the decoded name, see name_word */
+        uint16_t start, len, at; /* in out: "name":value; at: the bytes of the name behind the word */
+        uint16_t run;            /* of the place, not of the member: where the run that begins here ends */
+    } members[GRID_CANONICAL_MEMBERS];
+    uint16_t order[GRID_CANONICAL_MEMBERS]; /* members of the object that closes, by number */
 };
 
 /* Writes the value that `json` stands before, at most GRID_CANONICAL_MAX_BYTES as sent, into room->out and passes it.

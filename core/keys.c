@@ -153,10 +153,11 @@ static enum grid_reason chain_prompt(struct chain *chain, struct grid_prompt *pr
 
 static void set_model(struct grid_keyed *out, struct grid_str model)
 {
-    out->has_model = model.ptr && model.len <= GRID_MAX_NAME_BYTES;
-    out->model_len = out->has_model ? model.len : 0;
+    const size_t most = sizeof out->model - 1;
+    out->has_model = model.ptr;
+    out->model_len = model.len < most ? model.len : most;
     if (out->model_len)
-        memcpy(out->model, model.ptr, model.len);
+        memcpy(out->model, model.ptr, out->model_len);
     out->model[out->model_len] = '\0';
 }
 

@@ -53,7 +53,7 @@ struct grid_prompt_frame {
 struct grid_prompt {
     enum grid_reason reason; /* NONE so far */
     bool has_model, has_salt;
-    char model[GRID_MODEL_MAX_BYTES];
+    char model[GRID_MODEL_MAX_BYTES + 1]; /* one more: a text that is too long to be any model's name */
     size_t model_len;
     struct grid_json_decode salt; /* found valid */
     /* private */

@@ -78,18 +78,23 @@ const struct grid_piece *grid_prompt_next(struct grid_prompt *prompt)
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-/* The last `model` of the body, when it is a text of a fitting length. */
+/* The last `model` of the body, when it is a text. One over GRID_MODEL_MAX_BYTES is a model too, but none that could be
+ * served: any text of that length stands for it. */
 static void read_model(struct grid_prompt *prompt, const struct grid_prompt_frame *top)
 {
     struct grid_str model;
     if (!grid_rows_has(&top->fields, F_model) ||
         grid_rows_place(prompt, top->object->reads, &top->fields, F_model) != GRID_JSON_STRING)
         return;
-    enum grid_json_fault fault = grid_json_text(&prompt->json, prompt->model, sizeof prompt->model, &model);
+    enum grid_json_fault fault = grid_json_text(&prompt->json, prompt->model, GRID_MODEL_MAX_BYTES, &model);
     if (fault == GRID_JSON_BAD_UTF8)
         grid_rows_refuse(prompt, GRID_REASON_BAD_UTF8);
-    if (fault != GRID_JSON_FINE || model.len == 0)
+    if (fault == GRID_JSON_LONG) {
+        memset(prompt->model, '?', sizeof prompt->model);
+        model = (struct grid_str){prompt->model, sizeof prompt->model};
+    } else if (fault != GRID_JSON_FINE || model.len == 0) {
         return;
+    }
     prompt->has_model = true;
     prompt->model_len = model.len;
 }

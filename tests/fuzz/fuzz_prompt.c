@@ -30,7 +30,7 @@ static void make(enum grid_api api, const struct grid_str *slices, size_t n, boo
     grid_keys_make(&seed, api, slices, n, cut, true, (struct grid_str){NULL, 0}, out->keys, &out->info);
     GRID_ASSERT(out->info.n <= GRID_MAX_KEYS);
     GRID_ASSERT((out->info.n > 0) == (out->info.reason == GRID_REASON_NONE) || api == GRID_API_NONE);
-    GRID_ASSERT(out->info.model_len <= GRID_MAX_NAME_BYTES);
+    GRID_ASSERT(out->info.model_len <= GRID_MAX_NAME_BYTES + 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

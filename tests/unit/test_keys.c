@@ -253,6 +253,28 @@ static void model_only(void **state)
     assert_true(made.info.has_model);
 }
 
+/* Too long to be served is not absent: it is a model, of one byte more than any name, however it is sliced. */
+static void long_model(void **state)
+{
+    (void)state;
+    static const char form[] = "{\"messages\":[],\"model\":\"%s\"}";
+    struct made whole, cut;
+    for (size_t fill = 256; fill < 2000; fill += 1 + fill / 4) {
+        struct grid_str body = body_of(form, fill);
+        make(GRID_API_CHAT, body, &whole);
+        assert_true(whole.info.has_model);
+        assert_int_equal(whole.info.reason, GRID_REASON_TOO_SHORT);
+        assert_int_equal(whole.info.model_len, fill == 256 ? 256 : 257);
+        make_slices(GRID_API_CHAT, body, 0, 7, &cut);
+        assert_memory_equal(&whole, &cut, sizeof whole);
+        struct grid_str header = {body.ptr, fill};
+        grid_keys_make(&seed, GRID_API_CHAT, &body, 1, false, false, header, cut.keys, &cut.info);
+        assert_true(cut.info.has_model);
+        assert_int_equal(cut.info.model_len, fill == 256 ? 256 : 257);
+        drop(body);
+    }
+}
+
 /* 16,384 bytes as sent are canonical, one more is a digest; arguments count their quotes and escapes. */
 static void long_values_are_digests(void **state)
 {
@@ -318,6 +340,7 @@ int main(void)
         cmocka_unit_test(the_seed_matters),
         cmocka_unit_test(header_is_the_stronger_model),
         cmocka_unit_test(model_only),
+        cmocka_unit_test(long_model),
         cmocka_unit_test(long_values_are_digests),
         cmocka_unit_test(nothing_is_read_behind_the_cap),
         cmocka_unit_test(ten_million_brackets),
