@@ -80,6 +80,10 @@ static void print_summary(const struct grid_gateway *gateway)
     if (!serving->has_clusters) {
         printf("%-9s the serving config has no clusters: `run` can reach nothing with it\n", "note");
     }
+    if (gateway->max_heap_bytes == 0 || gateway->max_connections == 0) {
+        printf("%-9s no %s: nothing bounds the memory that clients can make the gateway take\n", "note",
+               gateway->max_heap_bytes == 0 ? "max_heap_bytes" : "max_connections");
+    }
 }
 
 /* Envoy reads no cluster file in this mode, so the clusters go into the bootstrap. */

@@ -154,11 +154,25 @@ static void read_path(struct reading *r, json_t *object, const char *path, char 
 static void read_address(struct reading *r, json_t *root, const char *name, const char *fallback,
                          struct grid_address *out)
 {
+    if (json_is_number(member(root, name))) {
+        refuse(r, name, "a port alone is not enough: must be ADDRESS:PORT, such as 127.0.0.1:8080");
+        return;
+    }
     const char *text = read_text(r, root, name);
     text = text != NULL ? text : fallback;
-    if (!grid_address_parse((struct grid_str){text, strlen(text)}, true, false, out)) {
+    struct grid_str whole = {text, strlen(text)};
+    if (grid_address_parse(whole, true, false, out)) {
+        return;
+    }
+    if (grid_address_parse(whole, true, true, out) && !out->is_unix) {
+        char message[256];
+        snprintf(message, sizeof message, "%s is not an IP address: must be ADDRESS:PORT, such as 127.0.0.1:%u",
+                 out->host, out->port);
+        refuse(r, name, message);
+    } else {
         refuse(r, name, "must be ADDRESS:PORT with an IP address, [IPv6]:PORT, or unix:/path");
     }
+    *out = (struct grid_address){0};
 }
 
 static void read_tls(struct reading *r, json_t *root)
@@ -445,6 +459,22 @@ bool grid_config_load(const char *path, const struct grid_source *kept_file, con
         return false;
     }
     return true;
+}
+
+unsigned grid_config_line(const struct grid_source *file, const char *field)
+{
+    struct grid_yaml yaml;
+    struct grid_str value;
+    char error[256];
+    unsigned line = 1;
+    if (!grid_yaml_to_json((struct grid_str){file->text, file->len}, file->path, &yaml, error, sizeof error)) {
+        return line;
+    }
+    if (grid_yaml_find(&yaml, field, &value)) {
+        line = grid_yaml_line(&yaml, (size_t)(value.ptr - yaml.json));
+    }
+    grid_yaml_done(&yaml);
+    return line;
 }
 
 void grid_gateway_done(struct grid_gateway *gateway)

@@ -58,6 +58,9 @@ void grid_report_done(struct grid_report *report);
  * grid_gateway_done; on failure nothing is left and the report says why. `report` starts as {0}. */
 bool grid_config_load(const char *path, const struct grid_source *kept_file, const struct grid_source *kept_serving,
                       struct grid_gateway *out, struct grid_report *report) GRID_MUST_USE;
+/* The line of a top field of the gateway's file; 1 when it stands on its default. */
+unsigned grid_config_line(const struct grid_source *file, const char *field);
+
 void grid_gateway_done(struct grid_gateway *gateway); /* a zeroed one is fine */
 
 /* "HOST:PORT", "[IPv6]:PORT" or, when `allow_unix`, "unix:/path". With `allow_name` the host may be a DNS name. */

@@ -92,9 +92,6 @@ bool grid_address_parse(struct grid_str text, bool allow_unix, bool allow_name, 
     if (out->is_unix) {
         return out->host[0] == '/';
     }
-    if (!allow_name && strcmp(out->host, "localhost") == 0) {
-        snprintf(out->host, sizeof out->host, "127.0.0.1");
-    }
     return grid_address_is_ip(out) || (allow_name && is_dns_name(out->host));
 }
 

@@ -234,34 +234,67 @@ pid_t grid_launch_envoy(const struct grid_launch *launch, char *error, size_t er
 
 /* ---- asking -------------------------------------------------------------------------------------------------- */
 
+union name {
+    struct sockaddr any;
+    struct sockaddr_un local;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static socklen_t name_of(const struct grid_address *address, union name *out)
+{
+    *out = (union name){.any = {.sa_family = AF_UNSPEC}};
+    if (address->is_unix) {
+        out->local = (struct sockaddr_un){.sun_family = AF_UNIX};
+        snprintf(out->local.sun_path, sizeof out->local.sun_path, "%s", address->host);
+        return sizeof out->local;
+    }
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)address->port)};
+    if (inet_pton(AF_INET, address->host, &v4.sin_addr) == 1) {
+        out->v4 = v4;
+        return sizeof out->v4;
+    }
+    out->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)address->port)};
+    inet_pton(AF_INET6, address->host, &out->v6.sin6_addr);
+    return sizeof out->v6;
+}
+
 static int dial(const struct grid_address *address)
 {
-    struct sockaddr_un local = {.sun_family = AF_UNIX};
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)address->port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)address->port)};
-    const struct sockaddr *to;
-    socklen_t to_len;
-    if (address->is_unix) {
-        snprintf(local.sun_path, sizeof local.sun_path, "%s", address->host);
-        to = (const struct sockaddr *)&local;
-        to_len = sizeof local;
-    } else if (inet_pton(AF_INET, address->host, &v4.sin_addr) == 1) {
-        to = (const struct sockaddr *)&v4;
-        to_len = sizeof v4;
-    } else {
-        inet_pton(AF_INET6, address->host, &v6.sin6_addr);
-        to = (const struct sockaddr *)&v6;
-        to_len = sizeof v6;
-    }
-    int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    union name to;
+    socklen_t to_len = name_of(address, &to);
+    int fd = socket(to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct timeval limit = {.tv_sec = ADMIN_SECONDS};
     if (fd >= 0 &&
         (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
-         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 || connect(fd, to, to_len) != 0)) {
+         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 || connect(fd, &to.any, to_len) != 0)) {
         close(fd);
         return -1;
     }
     return fd;
+}
+
+bool grid_launch_is_free(const struct grid_address *address)
+{
+    if (address->is_unix) { /* a socket file that nobody serves is left over, and replaced */
+        int served = dial(address);
+        if (served >= 0) {
+            close(served);
+        }
+        return served < 0;
+    }
+    union name at;
+    socklen_t at_len = name_of(address, &at);
+    int on = 1, fd = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return true; /* for Envoy to tell */
+    }
+    bool v6 = at.any.sa_family == AF_INET6;
+    bool busy = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                (!v6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) == 0) &&
+                bind(fd, &at.any, at_len) != 0 && errno == EADDRINUSE;
+    close(fd);
+    return !busy;
 }
 
 int grid_launch_admin(const struct grid_address *admin, const char *method, const char *path, char *body,

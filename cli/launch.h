@@ -34,6 +34,9 @@ struct grid_launch {
  * that it ends when we do. 0 on failure. */
 pid_t grid_launch_envoy(const struct grid_launch *launch, char *error, size_t error_size) GRID_MUST_USE;
 
+/* False when somebody serves the address, also one who would share the port. */
+bool grid_launch_is_free(const struct grid_address *address) GRID_MUST_USE;
+
 /* One request to the admin address, waiting 2 s at most: the HTTP status, or 0. `body` gets the answer's, cut. */
 int grid_launch_admin(const struct grid_address *admin, const char *method, const char *path, char *body,
                       size_t body_size);

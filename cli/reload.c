@@ -76,15 +76,31 @@ void grid_reload_drain(struct grid_reload_watch *watch)
     }
 }
 
+/* One line when a file is lost, none while it stays so. `error` is "cannot read PATH: reason". */
+static void say_lost(const char *path, const char *error, bool *lost)
+{
+    const char *reason = strstr(error, path);
+    reason = reason != NULL ? reason + strlen(path) : error;
+    if (!*lost) {
+        fprintf(stderr, "%s: cannot read%s; the last good one stays\n", path, reason);
+    }
+    *lost = true;
+}
+
 /* Reads the file again; true when its text is another than the one seen, which it then becomes. A file that is gone
- * for a moment is no change. */
-static bool changed(struct grid_source *seen)
+ * is no change; it is told once. */
+static bool changed(struct grid_source *seen, bool *lost)
 {
     char *text, error[GRID_PATH_BYTES + 256];
     size_t len;
-    if (seen->path[0] == '\0' || !grid_files_read(seen->path, GRID_YAML_MAX_BYTES, &text, &len, error, sizeof error)) {
+    if (seen->path[0] == '\0') {
         return false;
     }
+    if (!grid_files_read(seen->path, GRID_YAML_MAX_BYTES, &text, &len, error, sizeof error)) {
+        say_lost(seen->path, error, lost);
+        return false;
+    }
+    *lost = false;
     if (seen->text != NULL && len == seen->len && memcmp(text, seen->text, len) == 0) {
         free(text);
         return false;
@@ -126,7 +142,8 @@ static bool refuse_cold(const struct grid_gateway *old, const struct grid_gatewa
     bool cold = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (!parts[i].same) {
-            grid_report_add(report, fresh->file.path, 1, parts[i].field, "a change of it needs a restart");
+            grid_report_add(report, fresh->file.path, grid_config_line(&fresh->file, parts[i].field), parts[i].field,
+                            "a change of it needs a restart");
             cold = true;
         }
     }
@@ -166,7 +183,8 @@ static bool find_good(struct grid_reload_watch *watch, bool file, bool serving, 
 
 bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state)
 {
-    bool file = changed(&watch->seen_file), serving = changed(&watch->seen_serving);
+    bool file = changed(&watch->seen_file, &watch->lost_file);
+    bool serving = changed(&watch->seen_serving, &watch->lost_serving);
     if (!file && !serving) {
         return false;
     }

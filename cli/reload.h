@@ -17,6 +17,7 @@ struct grid_reload_watch {
     const char *path; /* of the gateway's file */
     struct grid_gateway good;
     struct grid_source seen_file, seen_serving; /* texts that were handled, good or not */
+    bool lost_file, lost_serving;               /* cannot be read now, and that was said */
     int inotify;                                /* readable when a folder changed, or -1 */
 };
 

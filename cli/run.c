@@ -244,6 +244,31 @@ static bool open_signals(struct run *run, char *error, size_t error_size)
     return run->signals >= 0;
 }
 
+/* Envoy's listeners share their ports, so a second gateway would take half of the clients without a word. */
+static bool check_ports(const struct grid_gateway *gateway)
+{
+    const struct {
+        const char *field;
+        const struct grid_address *address;
+    } ports[] = {{"listen", &gateway->listen}, {"admin", &gateway->admin}, {"ops", &gateway->ops}};
+    bool free_all = true;
+    for (size_t i = 0; i < sizeof ports / sizeof *ports; i++) {
+        const struct grid_address *at = ports[i].address;
+        if (grid_launch_is_free(at)) {
+            continue;
+        }
+        fprintf(stderr, "%s:%u: %s: ", gateway->file.path, grid_config_line(&gateway->file, ports[i].field),
+                ports[i].field);
+        if (at->is_unix) {
+            fprintf(stderr, "unix:%s is in use\n", at->host);
+        } else {
+            fprintf(stderr, strchr(at->host, ':') ? "[%s]:%u is in use\n" : "%s:%u is in use\n", at->host, at->port);
+        }
+        free_all = false;
+    }
+    return free_all;
+}
+
 static bool start(struct run *run, const char *state_dir, char *error, size_t error_size)
 {
     char envoy[GRID_PATH_BYTES], module[GRID_PATH_BYTES];
@@ -251,7 +276,7 @@ static bool start(struct run *run, const char *state_dir, char *error, size_t er
     if (!grid_launch_find_envoy(envoy, sizeof envoy, error, error_size) ||
         !grid_launch_check_version(envoy, error, error_size) ||
         !grid_launch_find_module(module, sizeof module, error, error_size) ||
-        !grid_state_open(&run->state, state_dir, error, error_size) ||
+        !grid_state_open(&run->state, state_dir, error, error_size) || !check_ports(gateway) ||
         grid_state_write(&run->state, gateway, error, error_size) == GRID_STATE_FAILED ||
         !open_signals(run, error, error_size)) {
         return false;
@@ -288,7 +313,7 @@ static int run_gateway(const char *file, const char *state_dir, unsigned drain_s
     int status = GRID_EXIT_FAILED;
     if (start(&run, state_dir, error, sizeof error)) {
         status = serve(&run);
-    } else {
+    } else if (error[0] != '\0') {
         fprintf(stderr, "grid-gateway: %s\n", error);
     }
     grid_state_close(&run.state);

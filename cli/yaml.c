@@ -206,9 +206,19 @@ static bool on_open(struct reader *r, const yaml_event_t *event, bool map)
     return true;
 }
 
+static bool has_anchor(const yaml_event_t *event)
+{
+    return (event->type == YAML_SCALAR_EVENT && event->data.scalar.anchor != NULL) ||
+           (event->type == YAML_SEQUENCE_START_EVENT && event->data.sequence_start.anchor != NULL) ||
+           (event->type == YAML_MAPPING_START_EVENT && event->data.mapping_start.anchor != NULL);
+}
+
 static bool on_event(struct reader *r, const yaml_event_t *event)
 {
     size_t line = event->start_mark.line + 1;
+    if (has_anchor(event)) {
+        return refuse(r, line, "anchors are not supported");
+    }
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (r->document) {

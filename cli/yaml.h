@@ -4,9 +4,9 @@
  * Story     Everything that checks a configuration reads JSON. People write YAML. This turns a document into JSON text
  *           and remembers which line each byte of it came from, so that a refusal can name file and line.
  * Promise   A document that is JSON is kept byte for byte, so repeated names and numbers stay as they were. In YAML,
- *           only true, false, null, ~ (YAML 1.2 core schema) and numbers spelled as JSON spells them are anything
- *           but text: `no`, `007` and `1_000` are strings. Aliases, tags other than !!str, a second document, names
- *           that are no scalars, over 16 MiB and over 64 levels are refused.
+ *           only true, false, null, ~ (YAML 1.2 core schema) and numbers spelled as JSON spells them are anything but
+ *           text: `no`, `007` and `1_000` are strings. Anchors, aliases, tags other than !!str, a second document,
+ *           names that are no scalars, over 16 MiB and over 64 levels are refused.
  * Not here  What the fields mean (config.c, the core). Reading the file (files.h).
  */
 #ifndef GRID_YAML_H

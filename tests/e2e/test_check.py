@@ -61,6 +61,13 @@ def test_a_good_pair_is_summed_up(tmp_path):
     assert lines['models'] == 'llama'
 
 
+def test_memory_without_a_bound_is_noted_and_no_refusal(tmp_path):
+    for extra, missing in (('', 'max_heap_bytes'), ('max_heap_bytes: 1000000000\n', 'max_connections')):
+        done = check(tmp_path, GATEWAY + extra)
+        assert done.returncode == 0 and 'note      no %s:' % missing in done.stdout
+    assert 'note' not in check(tmp_path, GATEWAY + 'max_heap_bytes: 1000000000\nmax_connections: 1000\n').stdout
+
+
 def test_the_examples_are_good():
     done = subprocess.run([BINARY, 'check', '-c', os.path.join(ROOT, 'examples', 'gateway.yaml'), '--with-envoy'],
                           capture_output=True, text=True, timeout=60)
@@ -101,6 +108,8 @@ def test_a_whole_number_in_exponent_form_is_one(tmp_path):
     ('admin: 127.0.0.1:8080', 'admin', 'same port'),
     ('ops: 0.0.0.0:8080', 'ops', 'same port'),
     ('ops: nowhere', 'ops', 'ADDRESS:PORT'),
+    ('ops: localhost:9902', 'ops', 'localhost is not an IP address'),
+    ('ops: 9902', 'ops', 'must be ADDRESS:PORT'),
     ('ops: 127.0.0.1:0', 'ops', 'ADDRESS:PORT'),
     ('ops: 127.0.0.1:65536', 'ops', 'ADDRESS:PORT'),
     ('max_body_bytes: 0', 'max_body_bytes', 'from 1 to'),
@@ -189,7 +198,10 @@ def test_the_variable_names_the_serving_config_too(tmp_path):
 
 
 @pytest.mark.parametrize('text, line', [
-    ('listen: &a 127.0.0.1:1\nadmin: *a\n', 2),
+    ('listen: 127.0.0.1:1\nadmin: *a\n', 2),
+    ('# anchored text\nlisten: &a 127.0.0.1:1\n', 2),
+    ('# anchored mapping\ntimeouts: &a {idle_ms: 1}\n', 2),
+    ('# anchored list\nhttp_filters_before: &a []\n', 2),
     ('listen: 127.0.0.1:1\n---\nadmin: x\n', 2),
     ('listen: 127.0.0.1:1\nops: !foo x\n', 2),
     ('listen: 127.0.0.1:1\n\n[a]: x\n', 3),
@@ -201,6 +213,7 @@ def test_what_is_no_plain_yaml_is_refused(tmp_path, text, line):
     found = refusals(tmp_path, text)
     assert found[0][2] == 'syntax'
     assert found[0][1] in (line, line - 1), found
+    assert ('&a' not in text) or found[0][3] == 'anchors are not supported'
 
 
 def test_a_missing_file_and_an_empty_one_are_refused(tmp_path):

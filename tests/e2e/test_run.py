@@ -161,6 +161,30 @@ def test_a_wrong_configuration_does_not_start(tmp_path, east):
         assert 'gateway.yaml:6: role: provider is not supported' in gateway.said()
 
 
+@pytest.mark.parametrize('admin', [None, 'unix:%s/admin'])
+def test_a_port_in_use_is_refused_with_its_line(tmp_path_factory, east, admin):
+    tmp_path = tmp_path_factory.mktemp('busy')
+    with Gateway(tmp_path, {'east': east}, admin=admin and admin % tmp_path) as gateway:
+        done = subprocess.run([BINARY, 'run', '-c', 'gateway.yaml', '--state-dir', 'other'], cwd=tmp_path,
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1
+        assert done.stderr.splitlines() == ['gateway.yaml:1: listen: 127.0.0.1:%d is in use' % gateway.port,
+                                            'gateway.yaml:2: admin: %s is in use' % gateway.admin,
+                                            'gateway.yaml:3: ops: 127.0.0.1:%d is in use' % gateway.ops]
+        assert gateway.ask('east').status_code == 200
+
+
+def test_a_file_that_is_gone_is_told_once(tmp_path, east, west):
+    with Gateway(tmp_path, {'east': east}) as gateway:
+        says = 'serving.yaml: cannot read: No such file or directory; the last good one stays'
+        os.remove(tmp_path / 'serving.yaml')
+        eventually(lambda: says in gateway.said(), 20, 'the word of it')
+        assert gateway.ask('east').status_code == 200
+        gateway.write_serving({'east': east, 'west': west})
+        assert gateway.revision(1)['result'] == 'applied'
+        assert gateway.said().count('cannot read') == 1
+
+
 def test_a_folder_of_its_own_is_gone_at_the_end(tmp_path, east):
     runtime = tmp_path / 'runtime'
     runtime.mkdir()
@@ -315,7 +339,7 @@ def test_settings_are_followed_and_ports_are_not(tmp_path, east, west):
         eventually(lambda: by_header() == 200, 20, 'the new header')
         gateway.write_gateway('grid_site_route: {model_header: x-which}\nlog_level: error\n')
         told = gateway.revision(2)
-        assert told['result'] == 'rejected' and 'log_level: a change of it needs a restart' in told['error']
+        assert told['result'] == 'rejected' and 'gateway.yaml:7: log_level: a change of it needs' in told['error']
         assert by_header() == 200
         gateway.write_serving({'east': east, 'west': west})
         eventually(lambda: gateway.ask('west').status_code == 200, 20, 'west, though the other file waits for a restart')
