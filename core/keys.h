@@ -5,7 +5,7 @@
  *           chained to the one before, so that equal heads of prompts give equal heads of keys. The model and the
  *           cache salt are folded in ahead of the first block: two models, or two salts, share no key.
  * Promise   At most GRID_MAX_KEYS keys; nothing of the prompt behind them is read. No allocation (some 130 KiB of
- *           stack). Any thread. A few microseconds for each 128 KiB.
+ *           stack). Any thread. Cost: `make bench`; it grows with the number of messages more than with bytes.
  * Not here  What is read of a body and in what order (prompt.h), who holds which keys (index.h).
  */
 #ifndef GRID_KEYS_H

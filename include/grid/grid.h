@@ -203,7 +203,7 @@ struct grid_load {
 };
 
 /* Validates all of it, then swaps it in as one step; on failure the old configuration stays in force and *errors says
- * why (its items' `field` starts with nothing: which text is at fault is told by *out_text: 1 plugin, 2 serving).
+ * why; *out_text says of which text: 1 plugin, 2 serving (may be NULL; untouched on success).
  * Any thread, one at a time inside. Resizes LRUs, forgets clusters that no candidate names (behaviour.md D.3, M). */
 enum grid_status grid_router_load(struct grid_router *router, const struct grid_load *load, uint64_t now_ms,
                                   struct grid_errors *errors, int *out_text) GRID_MUST_USE;
@@ -396,7 +396,7 @@ struct grid_site_view {
 /* Each cluster that a candidate names, in config order, up to cap; returns how many there are. */
 size_t grid_router_sites(struct grid_router *router, uint64_t now_ms, struct grid_site_view *out, size_t cap);
 
-/* Run of the ticket's keys at the i-th cluster of grid_router_sites (replay's `runs`). */
+/* How many leading keys of the ticket the cluster holds now; 0 when no candidate names it (replay's `runs`). */
 uint32_t grid_router_run(struct grid_router *router, const struct grid_ticket *ticket, struct grid_str cluster,
                          uint64_t now_ms);
 
