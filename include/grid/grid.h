@@ -32,6 +32,8 @@
 #define GRID_MAX_ROUTES 64u          /* clusters that grid_site_route.clusters may name */
 #define GRID_MAX_CAPACITY (1u << 26) /* entries a cluster: 2 GiB of table */
 #define GRID_DEFAULT_MAX_BODY_BYTES (64ull << 20)
+#define GRID_MIN_TAG_KEY_BYTES 32u
+#define GRID_MAX_TAG_KEYS 8u
 
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
@@ -200,10 +202,13 @@ struct grid_load {
     struct grid_str serving;
     bool words; /* the texts came from YAML */
     uint64_t max_body_bytes;
+    bool has_tag_keys;               /* tag_keys replace those in force; none: ids get no mac */
+    const struct grid_str *tag_keys; /* as read from their files; the first signs, all verify. Wiped by the caller. */
+    size_t n_tag_keys;
 };
 
 /* Validates all of it, then swaps it in as one step; on failure the old configuration stays in force and *errors says
- * why; *out_text says of which text: 1 plugin, 2 serving (may be NULL; untouched on success).
+ * why; *out_text says of which text: 1 plugin, 2 serving, 3 the tag keys (may be NULL; untouched on success).
  * Any thread, one at a time inside. Resizes LRUs, forgets clusters that no candidate names (behaviour.md D.3, M). */
 enum grid_status grid_router_load(struct grid_router *router, const struct grid_load *load, uint64_t now_ms,
                                   struct grid_errors *errors, int *out_text) GRID_MUST_USE;
@@ -335,6 +340,8 @@ struct grid_decision {
     enum grid_action action;
     struct grid_reply reply;       /* GRID_REPLY */
     struct grid_str site, cluster; /* GRID_FORWARD */
+    struct grid_str path; /* GRID_FORWARD: to send in place of the request's, query and all; {NULL,0}: as it is */
+    bool pinned;          /* by a tagged id: affinity had no say */
     enum grid_api api;
     struct grid_str model; /* {NULL,0}: none was named */
     enum grid_outcome outcome;
@@ -357,6 +364,17 @@ void grid_route(struct grid_ticket *ticket, const struct grid_route_options *opt
 /* The decision again, for logs and the answer side. Before grid_route: action GRID_REPLY with status 0. */
 const struct grid_decision *grid_ticket_decision(const struct grid_ticket *ticket);
 
+/* What stripping changes in the body: `bytes` bytes at `offset` (as sent) become `text`. In order, apart; at most two.
+ * Only of a request that goes on. *out_n is 0 when the body goes on as it came. Owned by the ticket. */
+struct grid_edit {
+    size_t offset, bytes;
+    struct grid_str text;
+};
+const struct grid_edit *grid_ticket_edits(const struct grid_ticket *ticket, size_t *out_n);
+
+/* Whether ids in the answer are to be tagged: the site must not be asked for a coded answer. After grid_route. */
+bool grid_ticket_tags(const struct grid_ticket *ticket);
+
 /* The request's keys (tests, replay, explain only: never log them). */
 const uint64_t *grid_ticket_keys(const struct grid_ticket *ticket, size_t *out_n);
 
@@ -378,10 +396,45 @@ struct grid_learned {
 void grid_learn(struct grid_ticket *ticket, int status, enum grid_answer answer, uint64_t now_ms,
                 struct grid_learned *out_learned);
 
+/* Begins the answer's body, after grid_learn. True: ids in it get their tag, so its length is not known beforehand and
+ * each piece goes through grid_answer_body. False: it passes untouched. Views may be {NULL,0}. */
+bool grid_answer_begin(struct grid_ticket *ticket, int status, struct grid_str content_type,
+                       struct grid_str content_encoding);
+/* The next piece, as slices. True: it goes on exactly as it is, and `put` was not called. False: what was given to
+ * `put`, in order, goes on in its place (nothing, when all of it is held back: at most the beginning of a tag). `last`:
+ * no more comes. Bytes given to `put` are valid during that call. */
+typedef void grid_put_fn(void *ctx, struct grid_str bytes);
+bool grid_answer_body(struct grid_ticket *ticket, const struct grid_str *slices, size_t n_slices, bool last,
+                      grid_put_fn *put, void *ctx);
+/* How many ids got their tag so far. */
+uint64_t grid_answer_tagged(const struct grid_ticket *ticket);
+
 /* The error answer in the API's own shape for a failure that the proxy made (behaviour.md O.41): status 400, 404, 408,
  * 413, 431, 500, 502, 503 or 504. ticket may be NULL (then OpenAI's shape); *out_reply's views live as long as the
  * ticket, or for ever when it is NULL. `overloaded`: a 503 of the gateway's own limits. */
 void grid_failure_reply(struct grid_ticket *ticket, int status, bool overloaded, struct grid_reply *out_reply);
+
+/* ---- tags by hand -------------------------------------------------------------------------------------------- */
+
+enum grid_id_kind { GRID_ID_RESPONSE, GRID_ID_CONVERSATION };
+
+/* Writes the tagged id for any site (at most 63 bytes) and cluster under the router's first key. */
+void grid_router_tag(struct grid_router *router, enum grid_id_kind kind, struct grid_str site, struct grid_str cluster,
+                     struct grid_str id, struct grid_buf *out);
+
+/* What a tagged id says. Views point into the text and, the cluster, into *out_opened. */
+struct grid_opened {
+    bool accept;                /* well-formed, genuine under a key, and its cluster is in the serving config */
+    const char *reason;         /* NULL when accepted: "not_tagged", "bad_mac", "unknown_cluster" */
+    struct grid_str site, mark; /* of a well-formed one */
+    struct grid_str rest;       /* the id without prefix and tag */
+    enum grid_id_kind kind;
+    char cluster[GRID_MAX_NAME_BYTES + 1]; /* NUL-terminated; "" when not known */
+};
+void grid_router_untag(struct grid_router *router, struct grid_str text, struct grid_opened *out_opened);
+
+/* Overwrites memory that held a secret; not removed by an optimiser. */
+void grid_wipe(void *memory, size_t bytes);
 
 /* ---- looking ------------------------------------------------------------------------------------------------- */
 
