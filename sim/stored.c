@@ -305,16 +305,18 @@ static const struct held_route {
 static void start_held(struct grid_sim_exchange *x, enum evhttp_cmd_type method, const char *id_and_rest)
 {
     size_t length = strcspn(id_and_rest, "/");
+    bool may_be_id = length > 0 && length < GRID_SIM_MAX_ID_BYTES;
     const struct held_route *found = NULL;
     bool known = false;
-    for (size_t i = 0; i < sizeof HELD / sizeof HELD[0]; i++) {
-        bool here = strcmp(HELD[i].rest, id_and_rest + length) == 0;
-        known = known || here;
-        if (here && HELD[i].method == method)
+    for (size_t i = 0; may_be_id && i < sizeof HELD / sizeof HELD[0]; i++) {
+        if (strcmp(HELD[i].rest, id_and_rest + length) != 0)
+            continue;
+        known = true;
+        if (HELD[i].method == method)
             found = &HELD[i];
     }
-    if (!found || length == 0 || length >= GRID_SIM_MAX_ID_BYTES) {
-        grid_sim_exchange_no_route(x, known && length > 0);
+    if (!found) {
+        grid_sim_exchange_no_route(x, known);
         return;
     }
     char id[GRID_SIM_MAX_ID_BYTES];
