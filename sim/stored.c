@@ -169,13 +169,15 @@ static void start_create(struct grid_sim_exchange *x)
     response->seq.ops = &ops;
     if (response->background)
         keep(response);
-    if (response->background && !response->stream)
-        grid_sim_exchange_json(x, HTTP_OK, grid_sim_response_object(response));
-    else
+    bool waits = response->stream || !response->background;
+    json_t *queued = waits ? NULL : grid_sim_response_object(response);
+    if (waits)
         read_response(x, response, response->stream, 0);
     if (response->outcome == GRID_SIM_RUNNING)
         grid_sim_queue_submit(&x->server->queue, &response->seq);
-    if (response->stream)
+    if (!waits)
+        grid_sim_exchange_json(x, HTTP_OK, queued);
+    else if (response->stream)
         tell_readers(response); /* the events before the first token */
     grid_sim_response_unref(response);
 }
