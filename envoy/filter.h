@@ -31,6 +31,7 @@ struct grid_filter {
     bool head_only;             /* a HEAD request: its answer has no body */
     bool local;                 /* Envoy made the answer, not the site and not we */
     bool replace_body;          /* the answer's body becomes `failure` */
+    bool tagging;               /* the answer's body goes through the core, piece by piece */
     struct grid_reply failure;
 };
 
@@ -39,6 +40,19 @@ struct grid_filter {
 /* Answers the stream here; no hook of the answer follows. */
 void grid_filter_reply(void *envoy, struct grid_filter *filter, const struct grid_reply *reply);
 void grid_filter_fail(void *envoy, struct grid_filter *filter, int status);
+
+/* ---- a held body (edit.c) ---------------------------------------------------------------------------------------- */
+
+/* Where a body lies: held by us first, then what came with this call (unless that is the same buffer). */
+struct grid_body {
+    int kinds[2];
+    size_t n;
+};
+
+#define GRID_EDIT_PIECE_BYTES (256u << 10)
+
+/* Applies the core's edits. False: no memory; the body is then in disorder and must not go on. */
+bool grid_edit_body(void *envoy, const struct grid_body *body, const struct grid_edit *edits, size_t n);
 
 /* ---- header maps (headers.c) ------------------------------------------------------------------------------------ */
 
