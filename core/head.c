@@ -33,6 +33,32 @@ enum grid_api grid_head_api(struct grid_str path)
     return GRID_API_NONE;
 }
 
+/* Sub-paths of responses that are no ids (O.20), with or without one trailing slash (O.33). */
+static bool is_fixed(struct grid_str rest)
+{
+    if (rest.ptr[rest.len - 1] == '/')
+        rest.len--;
+    return grid_str_eq(rest, GRID_LIT("/compact")) || grid_str_eq(rest, GRID_LIT("/input_tokens"));
+}
+
+static void read_state(struct grid_str path, struct grid_head_view *view)
+{
+    static const struct grid_str responses = GRID_LIT("/v1/responses"), conversations = GRID_LIT("/v1/conversations");
+    bool response = grid_str_starts(path, responses);
+    if (!response && !grid_str_starts(path, conversations))
+        return;
+    size_t from = response ? responses.len : conversations.len;
+    struct grid_str rest = {path.ptr + from, path.len - from};
+    if (rest.len > 0 && rest.ptr[0] != '/')
+        return;
+    if (rest.len <= 1 || (response && is_fixed(rest))) {
+        view->state = response ? GRID_STATE_RESPONSES : GRID_STATE_CONVERSATIONS;
+        return;
+    }
+    view->state = GRID_STATE_STORED;
+    view->id = grid_str_until((struct grid_str){rest.ptr + 1, rest.len - 1}, '/');
+}
+
 static bool eq_nocase(struct grid_str a, struct grid_str lower)
 {
     if (a.len != lower.len)
@@ -103,7 +129,7 @@ void grid_head_read(const struct grid_head *head, struct grid_str model_header, 
     view.api = grid_head_api(view.path);
     view.post = grid_str_eq(head->method, GRID_LIT("POST"));
     view.options = grid_str_eq(head->method, GRID_LIT("OPTIONS"));
-    view.responses_create = view.post && view.api == GRID_API_RESPONSES;
+    read_state(view.path, &view);
     for (size_t i = 0; i < head->n_headers; i++) {
         struct grid_str name = head->headers[i].name, value = head->headers[i].value;
         if (eq_nocase(name, model_header))

@@ -1,5 +1,5 @@
 /*
- * ids.c - the ids of stored state that a Responses body names
+ * ids.c - the ids of stored state that a Responses body, or a path, names
  *
  * Members are pulled one by one; a text that may be an id is decoded a run at a time into the scan of its tag, so that
  * escapes are honoured and no length needs room. Where the third dot stands as sent is told by the reader's cursor.
@@ -89,4 +89,15 @@ void grid_ids_find(const struct grid_str *slices, size_t n_slices, struct grid_i
     bool good = grid_json_enter(&json, GRID_JSON_OBJECT) && read_members(&json, &ids);
     good = grid_json_finish(&json) && good;
     *out_ids = good ? ids : none;
+}
+
+void grid_ids_segment(struct grid_str segment, struct grid_id *out_id)
+{
+    struct grid_id id;
+    memset(&id, 0, sizeof id);
+    id.present = segment.len > 0;
+    id.bytes = grid_tag_scan_feed(&id.tag, segment.ptr, segment.len);
+    id.shaped = id.tag.state == GRID_TAG_SHAPED && !memchr(segment.ptr, '%', segment.len);
+    id.rest = id.shaped && id.bytes < segment.len;
+    *out_id = id;
 }
