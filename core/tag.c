@@ -43,7 +43,8 @@ struct grid_tag_ring *grid_tag_ring_new(const struct grid_alloc *alloc, const st
 
 struct grid_tag_ring *grid_tag_ring_ref(struct grid_tag_ring *ring)
 {
-    (void)atomic_fetch_add_explicit(&ring->references, 1, memory_order_relaxed);
+    if (ring)
+        (void)atomic_fetch_add_explicit(&ring->references, 1, memory_order_relaxed);
     return ring;
 }
 
