@@ -59,25 +59,6 @@ static void read_state(struct grid_str path, struct grid_head_view *view)
     view->id = grid_str_until((struct grid_str){rest.ptr + 1, rest.len - 1}, '/');
 }
 
-static bool eq_nocase(struct grid_str a, struct grid_str lower)
-{
-    if (a.len != lower.len)
-        return false;
-    for (size_t i = 0; i < a.len; i++)
-        if (grid_str_lower(a.ptr[i]) != lower.ptr[i])
-            return false;
-    return true;
-}
-
-static struct grid_str trim(struct grid_str s)
-{
-    while (s.len && (s.ptr[0] == ' ' || s.ptr[0] == '\t'))
-        s.ptr++, s.len--;
-    while (s.len && (s.ptr[s.len - 1] == ' ' || s.ptr[s.len - 1] == '\t'))
-        s.len--;
-    return s;
-}
-
 /* A header value that is blank or not visible ASCII counts as absent (behaviour.md B.4, O.24). */
 static bool readable(struct grid_str value)
 {
@@ -89,7 +70,7 @@ static bool readable(struct grid_str value)
 
 static void read_model(struct grid_str value, struct grid_head_view *view)
 {
-    value = trim(value);
+    value = grid_str_trim(value);
     if (!readable(value))
         return;
     if (view->has_model && !grid_str_eq(view->model, value))
@@ -104,9 +85,9 @@ static bool type_can_be_json(struct grid_str type)
 {
     static const struct grid_str never[] = {GRID_LIT("multipart/"), GRID_LIT("audio/"), GRID_LIT("video/"),
                                             GRID_LIT("image/"), GRID_LIT("application/octet-stream")};
-    type = trim(type);
+    type = grid_str_trim(type);
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        if (type.len >= never[i].len && eq_nocase((struct grid_str){type.ptr, never[i].len}, never[i]))
+        if (type.len >= never[i].len && grid_str_eq_nocase((struct grid_str){type.ptr, never[i].len}, never[i]))
             return false;
     return true;
 }
@@ -132,12 +113,12 @@ void grid_head_read(const struct grid_head *head, struct grid_str model_header, 
     read_state(view.path, &view);
     for (size_t i = 0; i < head->n_headers; i++) {
         struct grid_str name = head->headers[i].name, value = head->headers[i].value;
-        if (eq_nocase(name, model_header))
+        if (grid_str_eq_nocase(name, model_header))
             read_model(value, &view);
-        else if (eq_nocase(name, GRID_LIT("content-type")))
+        else if (grid_str_eq_nocase(name, GRID_LIT("content-type")))
             view.can_be_json = type_can_be_json(value);
-        else if (eq_nocase(name, GRID_LIT("content-encoding")))
-            view.coded = view.coded || (value.len && !eq_nocase(trim(value), GRID_LIT("identity")));
+        else if (grid_str_eq_nocase(name, GRID_LIT("content-encoding")))
+            view.coded = view.coded || (value.len && !grid_str_eq_nocase(grid_str_trim(value), GRID_LIT("identity")));
     }
     if (!view.has_model && (grid_str_eq(head->method, GRID_LIT("GET")) || grid_str_eq(head->method, GRID_LIT("HEAD"))))
         read_models_path(view.path, &view);

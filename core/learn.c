@@ -53,26 +53,6 @@ void grid_learn(struct grid_ticket *t, int status, enum grid_answer answer, uint
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */
 
-static struct grid_str trim(struct grid_str s)
-{
-    while (s.len && (s.ptr[0] == ' ' || s.ptr[0] == '\t'))
-        s.ptr++, s.len--;
-    while (s.len && (s.ptr[s.len - 1] == ' ' || s.ptr[s.len - 1] == '\t'))
-        s.len--;
-    return s;
-}
-
-static bool is_word(struct grid_str text, struct grid_str lower)
-{
-    text = trim(text);
-    if (text.len != lower.len)
-        return false;
-    for (size_t i = 0; i < text.len; i++)
-        if (grid_str_lower(text.ptr[i]) != lower.ptr[i])
-            return false;
-    return true;
-}
-
 /* The tag of the cluster that answers, under the key now in force: a new key signs from its first answer on. */
 static size_t make_tag(struct grid_ticket *t, char out_tag[GRID_TAG_BYTES])
 {
@@ -91,11 +71,13 @@ bool grid_answer_begin(struct grid_ticket *t, int status, struct grid_str conten
     t->rewriting = false;
     if (!grid_ticket_tags(t) || status < 200 || status > 299)
         return false;
-    if (trim(content_encoding).len && !is_word(content_encoding, GRID_LIT("identity"))) {
+    struct grid_str coding = grid_str_trim(content_encoding);
+    if (coding.len && !grid_str_eq_nocase(coding, GRID_LIT("identity"))) {
         grid_stats_add(&t->router->stats.untagged);
         return false;
     }
-    bool sse = is_word(grid_str_until(content_type, ';'), GRID_LIT("text/event-stream"));
+    struct grid_str type = grid_str_trim(grid_str_until(content_type, ';'));
+    bool sse = grid_str_eq_nocase(type, GRID_LIT("text/event-stream"));
     grid_rewrite_begin(&t->rewrite, sse, tag, make_tag(t, tag));
     t->rewriting = true;
     return true;

@@ -23,11 +23,11 @@ static bool good(const struct grid_sites *sites, const struct grid_id *id)
     return id->shaped && id->rest && grid_tag_genuine(sites->config->ring, &id->tag);
 }
 
-static bool leads_to(const struct grid_sites *sites, const struct grid_tag_scan *tag, const struct grid_site *site)
+static bool leads_to(const struct grid_tag_scan *tag, const struct grid_site *site)
 {
     const struct grid_config_candidate *candidate = site->candidate;
     return grid_str_eq(candidate->site, (struct grid_str){tag->site, tag->site_len}) &&
-           memcmp(sites->config->clusters[candidate->cluster_index].mark, tag->mark, GRID_TAG_MARK_BYTES) == 0;
+           memcmp(candidate->mark, tag->mark, sizeof candidate->mark) == 0;
 }
 
 static void refuse(struct grid_pin *pin, enum grid_reply_kind kind)
@@ -43,7 +43,7 @@ static void follow(const struct grid_sites *sites, const struct grid_tag_scan *t
     size_t n = stretch(sites, model, &first);
     refuse(out_pin, missing);
     for (size_t i = 0; i < n; i++) {
-        if (!leads_to(sites, tag, &first[i]))
+        if (!leads_to(tag, &first[i]))
             continue;
         if (first[i].candidate->admitted) {
             *out_pin = (struct grid_pin){.site = &first[i]};

@@ -10,6 +10,7 @@
  * Each step takes what the one before it made; none calls back. What cannot be read is a reason, never an error.
  */
 #include "check.h"
+#include "models.h"
 #include "pin.h"
 #include "router.h"
 
@@ -72,8 +73,6 @@ static enum grid_want want_of(const struct grid_ticket *t, const struct grid_hea
     if (head->no_body || head->upgrade || view->options || view->models || view->model_entry || view->ambiguous)
         return GRID_WANT_NOTHING;
     if (!view->can_be_json || view->coded)
-        return GRID_WANT_NOTHING;
-    if (view->state == GRID_STATE_STORED && !t->path_id.shaped) /* refused, whatever its model is */
         return GRID_WANT_NOTHING;
     if (view->state == GRID_STATE_RESPONSES || !view->has_model)
         return GRID_WANT_BODY;
@@ -160,7 +159,7 @@ void grid_ticket_body(struct grid_ticket *t, const struct grid_str *slices, size
     }
     struct grid_str header_model = t->head.has_model ? t->head.model : (struct grid_str){NULL, 0};
     grid_keys_make(&t->router->seed, t->head.api, slices, n_slices, cut, keyed, header_model, t->keys, &t->keyed);
-    if (t->head.state == GRID_STATE_RESPONSES && !cut && !names_no_id(t, keyed))
+    if (t->head.state == GRID_STATE_RESPONSES && t->head.can_be_json && !cut && !names_no_id(t, keyed))
         grid_ids_find(slices, n_slices, &t->ids);
 }
 
@@ -197,54 +196,6 @@ static enum grid_reason reason_of(const struct grid_ticket *t)
 
 /* ---- decision ------------------------------------------------------------------------------------------------- */
 
-static void put_model_entry(struct grid_buf *out, struct grid_str name)
-{
-    grid_buf_puts(out, "{\"id\":");
-    grid_buf_json(out, name);
-    grid_buf_puts(out, ",\"object\":\"model\",\"created\":0,\"owned_by\":\"grid\"}");
-}
-
-/* One of the grid's models by its name as sent, then with %2F read as a slash (behaviour.md O.40, O.54). */
-static const struct grid_model *find_entry(struct grid_ticket *t)
-{
-    const struct grid_model *model = grid_sites_model(t->sites, t->head.entry);
-    char name[GRID_MAX_NAME_BYTES];
-    size_t n = 0;
-    for (size_t i = 0; !model && i < t->head.entry.len; i++) {
-        struct grid_str left = {t->head.entry.ptr + i, t->head.entry.len - i};
-        if (n == sizeof name)
-            return NULL;
-        bool slash = grid_str_starts(left, GRID_LIT("%2F")) || grid_str_starts(left, GRID_LIT("%2f"));
-        name[n++] = slash ? '/' : left.ptr[0];
-        i += slash ? 2 : 0;
-    }
-    return model ? model : grid_sites_model(t->sites, (struct grid_str){name, n});
-}
-
-static void answer_models(struct grid_ticket *t)
-{
-    const struct grid_model *entry = t->head.model_entry ? find_entry(t) : NULL;
-    if (t->head.model_entry && !entry) {
-        grid_reply_make(GRID_REPLY_MODEL_NOT_FOUND, t->head.api, &t->decision.reply);
-        return;
-    }
-    struct grid_buf *out = &t->reply_text;
-    if (entry) {
-        put_model_entry(out, entry->name);
-    } else {
-        grid_buf_puts(out, "{\"object\":\"list\",\"data\":[");
-        for (size_t i = 0; i < t->sites->n_models; i++) {
-            grid_buf_puts(out, i ? "," : "");
-            put_model_entry(out, t->sites->models[i].name);
-        }
-        grid_buf_puts(out, "]}");
-    }
-    if (out->failed)
-        grid_reply_make(GRID_REPLY_INTERNAL, t->head.api, &t->decision.reply);
-    else
-        grid_reply_json((struct grid_str){out->ptr, out->len}, &t->decision.reply);
-}
-
 /* What the gateway refuses before it looks for a site; GRID_N_REPLIES when there is nothing to refuse. */
 static enum grid_reply_kind refusal_of(const struct grid_ticket *t, struct grid_str model)
 {
@@ -275,7 +226,7 @@ static void refuse(struct grid_ticket *t, enum grid_reply_kind kind, enum grid_v
 static bool answer_here(struct grid_ticket *t, struct grid_str model, bool counted)
 {
     if (!t->upgrade && (t->head.models || t->head.model_entry)) {
-        answer_models(t);
+        grid_models_answer(t->sites, &t->head, &t->reply_text, &t->decision.reply);
         return true;
     }
     enum grid_reply_kind kind = refusal_of(t, model);
@@ -374,8 +325,8 @@ static void strip(struct grid_ticket *t)
     }
     for (const struct grid_id *id = first; id; id = id == first ? second : NULL)
         if (id->shaped)
-            t->edits[t->n_edits++] = (struct grid_edit){
-                id->offset, id->bytes, id->tag.prefix[0] == response.ptr[1] ? response : conversation};
+            t->edits[t->n_edits++] = (struct grid_edit){id->offset, id->bytes,
+                                                        id->tag.prefix[0] == response.ptr[1] ? response : conversation};
     t->decision.path = t->stripped;
 }
 
