@@ -21,6 +21,7 @@ from grid import BINARY, Grid, eventually, free_port, prose
 NODE = os.path.join(os.path.dirname(__file__), 'node')
 TAGGED = re.compile(r'(resp|conv)_(east|west)\.[0-9a-f]{8}\.[0-9a-f]{16}\.[0-9a-f]{32}')
 BUSY = 40
+SERVING = {'load_window_ms': 1500}
 EVENTS = ['response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added',
           'response.output_text.delta', 'response.output_text.done', 'response.content_part.done', 'response.output_item.done',
           'response.completed']
@@ -48,6 +49,11 @@ class Pair(Grid):
         self.urls = [self.url, 'http://127.0.0.1:%d' % port]
         self.all_ops = [self.ops, self.stack.enter_context(httpx.Client(base_url='http://127.0.0.1:%d' % ops, timeout=10))]
         eventually(self.second_ready, 60, 'the second gateway')
+
+    def serve(self, admission=None, **serving):
+        """Another serving config for both replicas; a queue that is gone is forgotten soon."""
+        self.admission, self.serving_extra = admission or {}, dict(SERVING, **serving)
+        self.write_serving()
 
     def second_ready(self):
         assert self.second.poll() is None, 'the second gateway ended'
@@ -138,7 +144,7 @@ class NodeSdk:
 
 @pytest.fixture(scope='module')
 def pair():
-    with Pair() as grid:
+    with Pair(serving=SERVING) as grid:
         yield grid
 
 
@@ -295,14 +301,11 @@ def wait_for(sdk, response, status):
 @pytest.fixture
 def usual(pair):
     yield
-    pair.admission, pair.serving_extra = {}, {}
-    pair.write_serving()
+    pair.serve()
 
 
 def test_a_site_withdrawn_drained_and_back(sdk, pair, usual):
-    pair.serving_extra = {'local_site': 'west'}
-    pair.write_serving()
-    talk = eventually(lambda: sdk.ask(0, 'conversations.create', metadata={'a': 'b'}).value, what='a conversation')
+    pair.serve(local_site='west')
     talk = eventually(lambda: next((t for t in [sdk.ask(0, 'conversations.create', metadata={'a': 'b'}).value]
                                     if t['id'].startswith('conv_west.')), None), what='a conversation in the west')['id']
     pair.send_new_work_to('west')
@@ -310,8 +313,7 @@ def test_a_site_withdrawn_drained_and_back(sdk, pair, usual):
     assert site == 'west'
 
     here = {'kind': 'inference_model', 'name': 'llama', 'site': 'east', 'cluster': 'pool-east'}
-    pair.serving_extra = {'candidates': [here]}
-    pair.write_serving()
+    pair.serve(candidates=[here])
     wait_for(sdk, response['id'], 404)
     received = pair.sites['west'].state()['received'], pair.sites['east'].state()['received']
     forged = response['id'].replace('.', '.f', 1)[:len(response['id'])]
@@ -322,8 +324,7 @@ def test_a_site_withdrawn_drained_and_back(sdk, pair, usual):
         assert told[0].message == sdk.ask(gateway, 'responses.retrieve', forged).message, 'no 404 tells why'
     assert (pair.sites['west'].state()['received'], pair.sites['east'].state()['received']) == received, 'nothing went out'
 
-    pair.serving_extra, pair.admission = {}, {'west': 'existing_only'}
-    pair.write_serving()
+    pair.serve(admission={'west': 'existing_only'})
     wait_for(sdk, response['id'], 503)
     for gateway in range(2):
         told = refusals(sdk, gateway, response['id'], talk)
@@ -331,8 +332,7 @@ def test_a_site_withdrawn_drained_and_back(sdk, pair, usual):
         assert sdk.ask(gateway, 'responses.create', model='llama', input='x').site == 'east', 'new work goes on'
     assert pair.sites['west'].state()['received'] == received[0]
 
-    pair.admission = {}
-    pair.write_serving()
+    pair.serve()
     wait_for(sdk, response['id'], 200)
     for gateway in range(2):
         assert sdk.ask(gateway, 'responses.retrieve', response['id']).value == response
