@@ -107,9 +107,9 @@ class PythonSdk:
             raw = getattr(target.with_raw_response, verb)(*ids, **fields)
             value = raw.parse()
             if hasattr(value, 'to_dict') and not hasattr(value, 'has_next_page'):
-                value = value.to_dict()
+                value = value.to_dict(warnings=False)
             elif value is not None:
-                value = [one.to_dict() for one in value]
+                value = [one.to_dict(warnings=False) for one in value]
             return Answer(raw.headers.get('x-grid-site'), value)
         except openai.APIStatusError as e:
             return Answer(status=e.status_code, code=e.code, retry_after=e.response.headers.get('retry-after'),
