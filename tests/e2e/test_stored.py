@@ -134,6 +134,8 @@ class NodeSdk:
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         assert 'failure' not in answer, answer['failure']
+        if isinstance(answer.get('value'), dict):
+            answer['value'].pop('output_text', None)    # the SDK's own addition, to some answers
         return Answer(**answer)
 
     def close(self):
