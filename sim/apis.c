@@ -1,9 +1,9 @@
 /*
  * apis.c - Chat Completions and Completions: what a body asks the engine for, and how answers look
  *
- * Story     generate.c hands over a whole body. It is parsed and its prompt is put the way a chat template would (tools
- *           first, then messages in order). Later generate.c asks for the text of each event or of the whole answer. What
- *           responses.c needs of the same kind (a model, a length, an error's body) is here too.
+ * Story     generate.c hands over a whole body. It is parsed and its prompt is put the way a chat template would: tools
+ *           first, then messages in order. Later generate.c asks for the text of each event or of the whole answer.
+ *           What responses.c needs of the same kind (a model, a length, an error's body) is here too.
  * Promise   Errors never quote the body beyond a model's name or an id.
  * Not here  HTTP, time. Parameters that change no prompt and no length (temperature, tool_choice, ...) are ignored.
  */

@@ -19,9 +19,10 @@ import pytest
 from grid import BINARY, Grid, eventually, free_port, prose
 
 NODE = os.path.join(os.path.dirname(__file__), 'node')
-TAGGED = re.compile(r'(resp|conv)_(east|west)\.[0-9a-f]{8}\.[0-9a-f]{16}\.[0-9a-f]{32}')
+TAGGED_ID = re.compile(r'(resp|conv)_(east|west)\.[0-9a-f]{8}\.[0-9a-f]{16}\.[0-9a-f]{16}')   # at least so long
+TAGGED = re.compile(TAGGED_ID.pattern + r'[0-9a-f]{16}')
 BUSY = 40
-SERVING = {'load_window_ms': 1500}
+SERVING = {'load_window_ms': 2000}
 EVENTS = ['response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added',
           'response.output_text.delta', 'response.output_text.done', 'response.content_part.done', 'response.output_item.done',
           'response.completed']
@@ -31,6 +32,7 @@ class Pair(Grid):
     """Two sites behind two replicas: the grid's own, and a second with the same serving config and the same key."""
 
     def start(self):
+        self.usual = dict(self.serving_extra)
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         key = os.path.join(folder, 'key')
         with open(key, 'wb') as f:
@@ -52,7 +54,7 @@ class Pair(Grid):
 
     def serve(self, admission=None, **serving):
         """Another serving config for both replicas; a queue that is gone is forgotten soon."""
-        self.admission, self.serving_extra = admission or {}, dict(SERVING, **serving)
+        self.admission, self.serving_extra = admission or {}, dict(self.usual, **serving)
         self.write_serving()
 
     def second_ready(self):
