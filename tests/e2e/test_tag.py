@@ -141,7 +141,7 @@ class Keyed:
 
     def __init__(self, folder, names):
         self.folder = folder
-        self.grid = Grid(affinity={'tag_key_path': [str(folder / name) for name in names]})
+        self.grid = Grid(affinity={'tag_key_path': [str(folder / name) for name in names]}, gateway={'access_log': True})
 
     def __enter__(self):
         self.grid.__enter__()
@@ -204,7 +204,10 @@ def test_keys_rotate_in_a_running_gateway_and_bad_ones_are_refused(tmp_path):
         keyed.put('one.key', KEY)
         keyed.expect((before[0] + 1, 0, 2))
         eventually(lambda: not keyed.led_home(third), 4, 'the refused key was replaced')
+        keyed.led_home(KEY)
+        keyed.grid.stop()           # the access log is written at the latest now
         said = keyed.said()
+    assert said.count('"path":"/v1/responses/resp_none"') > 2 and said.count('"path":"/v1/responses/-"') > 2
     for secret in (KEY, OTHER, third, b'too short'):
         assert secret.decode('latin-1') not in said
         assert secret.hex() not in said
