@@ -2,9 +2,8 @@
  * fuzz_ids.c - ids in any body, cut into any slices
  *
  * Input     byte 0: slice size; the rest is the body.
- * Checks    One slice and many give the same ids. An id that is to be stripped lies within the body, opens with a quote,
- *           and the stripped body is JSON again with one byte run less; ids never overlap. The tag that was read, put
- *           together again, is what its bytes decode to.
+ * Checks    One slice and many give the same ids. An id that is to be stripped lies within the body and opens with a
+ *           quote, the stripped body is JSON again, and ids never overlap.
  */
 #include <stdint.h>
 #include <stdlib.h>
