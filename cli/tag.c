@@ -127,15 +127,25 @@ static int sign(const struct options *options)
 
 /* ---- open ---------------------------------------------------------------------------------------------------- */
 
+/* An id comes from a client: what could talk to the terminal is shown as a question mark. */
+static void print_text(const char *name, const char *head, struct grid_str text)
+{
+    printf("%-9s %s", name, head);
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        putchar(c < ' ' || c >= 0x7f ? '?' : c);
+    }
+    putchar('\n');
+}
+
 static void print_opened(const struct grid_opened *opened, bool accepted, const char *reason)
 {
     if (opened->site.ptr != NULL) {
         printf("kind      %s\n", opened->kind == GRID_ID_CONVERSATION ? "conversation" : "response");
-        printf("site      %.*s\n", (int)opened->site.len, opened->site.ptr);
-        printf("mark      %.*s\n", (int)opened->mark.len, opened->mark.ptr);
+        print_text("site", "", opened->site);
+        print_text("mark", "", opened->mark);
         printf("cluster   %s\n", opened->cluster[0] != '\0' ? opened->cluster : "not known");
-        printf("id        %s_%.*s\n", opened->kind == GRID_ID_CONVERSATION ? "conv" : "resp", (int)opened->rest.len,
-               opened->rest.ptr);
+        print_text("id", opened->kind == GRID_ID_CONVERSATION ? "conv_" : "resp_", opened->rest);
     }
     printf("accepted  %s%s\n", accepted ? "yes" : "no: ", accepted ? "" : reason);
 }
