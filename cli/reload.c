@@ -29,6 +29,26 @@ static void watch_folder(int inotify, const char *path)
     }
 }
 
+/* The folders of the key files in force, and what the files look like now. */
+static void watch_keys(struct grid_reload_watch *watch)
+{
+    const struct grid_settings *settings = &watch->good.settings;
+    grid_tagkey_stamp(settings, &watch->keys);
+    for (size_t i = 0; watch->inotify >= 0 && i < settings->n_tag_key_paths; i++) {
+        watch_folder(watch->inotify, settings->tag_key_paths[i]);
+    }
+}
+
+/* True when a key file is another one than at the last call. */
+static bool keys_changed(struct grid_reload_watch *watch)
+{
+    struct grid_tagkey_stamps now;
+    grid_tagkey_stamp(&watch->good.settings, &now);
+    bool same = grid_tagkey_same(&now, &watch->keys);
+    watch->keys = now;
+    return !same;
+}
+
 static void source_done(struct grid_source *source)
 {
     free(source->text);
@@ -56,6 +76,7 @@ void grid_reload_start(struct grid_reload_watch *watch, const char *path, struct
         watch_folder(watch->inotify, path);
         watch_folder(watch->inotify, watch->good.serving_file.path);
     }
+    watch_keys(watch);
 }
 
 void grid_reload_done(struct grid_reload_watch *watch)
@@ -185,7 +206,11 @@ bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state
 {
     bool file = changed(&watch->seen_file, &watch->lost_file);
     bool serving = changed(&watch->seen_serving, &watch->lost_serving);
+    bool keys = keys_changed(watch);
     if (!file && !serving) {
+        if (keys) {
+            grid_state_nudge(state);
+        }
         return false;
     }
     struct grid_report report = {0};
@@ -201,6 +226,7 @@ bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state
         }
         grid_gateway_done(&watch->good);
         watch->good = fresh;
+        watch_keys(watch);
     }
     grid_buf_put(&report.lines, "", 1);
     const char *why = report.count > 0 ? report.lines.ptr : error;

@@ -10,10 +10,6 @@
 #include "own.h"
 
 #define KINDS 64u /* foreign levels whose kind is kept */
-#define NAME(s)                                                                                                        \
-    {                                                                                                                  \
-        (s), sizeof(s) - 1                                                                                             \
-    }
 
 enum text {
     TEXT_VALUE,  /* a value is due */
@@ -194,12 +190,12 @@ static void name_done(struct grid_own *own)
     static const struct {
         struct grid_str name;
         bool takes_id, opens_own;
-    } names[] = {{NAME("id"), true, false},
-                 {NAME("response"), false, true},
-                 {NAME("response_id"), true, false},
-                 {NAME("conversation"), true, true},
-                 {NAME("conversation_id"), true, false},
-                 {NAME("previous_response_id"), true, false}};
+    } names[] = {{GRID_LIT("id"), true, false},
+                 {GRID_LIT("response"), false, true},
+                 {GRID_LIT("response_id"), true, false},
+                 {GRID_LIT("conversation"), true, true},
+                 {GRID_LIT("conversation_id"), true, false},
+                 {GRID_LIT("previous_response_id"), true, false}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (grid_str_eq((struct grid_str){own->name, own->matched}, names[i].name)) {
             own->takes_id = names[i].takes_id;

@@ -126,6 +126,7 @@ struct grid_serving_candidate {
     enum grid_kind kind;
     enum grid_admission admission;
     struct grid_str name, site, cluster;
+    char mark[8]; /* the cluster's, in tagged ids; no two clusters have the same (behaviour.md O.16) */
 };
 
 struct grid_serving_tls { /* all empty: plain text */
@@ -432,6 +433,9 @@ struct grid_opened {
     char cluster[GRID_MAX_NAME_BYTES + 1]; /* NUL-terminated; "" when not known */
 };
 void grid_router_untag(struct grid_router *router, struct grid_str text, struct grid_opened *out_opened);
+
+/* Whether these are the keys in force, in their order: a host that reads key files again need not keep what it read. */
+bool grid_router_same_tag_keys(struct grid_router *router, const struct grid_str *keys, size_t n);
 
 /* Overwrites memory that held a secret; not removed by an optimiser. */
 void grid_wipe(void *memory, size_t bytes);

@@ -11,7 +11,7 @@ static const struct {
     const char *type, *code, *anthropic, *retry;
     int status;
 } table[] = {
-#define ROW(id, status, type, code, anthropic, retry, message) {type, code, anthropic, retry, status},
+#define ROW(id, status, type, code, param, anthropic, retry, message) {type, code, anthropic, retry, status},
     GRID_REPLIES(ROW)
 #undef ROW
 };
@@ -106,6 +106,10 @@ static void test_what_clients_are_promised(void **state)
         {GRID_REPLY_MODEL_NOT_FOUND, 404, "invalid_request_error", "model_not_found", "not_found_error", ""},
         {GRID_REPLY_NO_ROUTE, 404, "invalid_request_error", "no_route", "not_found_error", ""},
         {GRID_REPLY_NO_HEALTHY_SITE, 503, "server_error", "no_healthy_site", "overloaded_error", "5"},
+        {GRID_REPLY_STORED_NOT_FOUND, 404, "invalid_request_error", "not_found", "not_found_error", ""},
+        {GRID_REPLY_PREVIOUS_NOT_FOUND, 404, "invalid_request_error", "previous_response_not_found", "not_found_error",
+         ""},
+        {GRID_REPLY_SITE_UNAVAILABLE, 503, "server_error", "site_unavailable", "overloaded_error", "5"},
         {GRID_REPLY_BODY_TOO_LARGE, 413, "invalid_request_error", "body_too_large", "request_too_large", ""},
         {GRID_REPLY_UPGRADE_RESPONSES, 426, "invalid_request_error", "unsupported_upgrade", "invalid_request_error",
          ""},
