@@ -82,7 +82,7 @@ static inline struct request create(const char *body, const char *model)
     return (struct request){.path = "/v1/responses", .model = model, .body = grid_str_of(expand(body))};
 }
 
-static inline void expect_site(const struct grid_ticket *ticket, const char *site, bool pinned)
+static inline void expect_site(struct grid_ticket *ticket, const char *site, bool pinned)
 {
     const struct grid_decision *d = grid_ticket_decision(ticket);
     if (d->action != GRID_FORWARD || !grid_str_eq(d->cluster, grid_str_of(site)))
@@ -96,6 +96,9 @@ static inline void expect_site(const struct grid_ticket *ticket, const char *sit
         assert_int_equal(d->outcome, GRID_OUTCOME_UNCOUNTED);
         assert_int_equal(d->blocks, 0);
         (void)grid_ticket_keys(ticket, &n);
+        assert_int_equal(n, 0);
+        n = 9;
+        (void)grid_ticket_candidates(ticket, &n);
         assert_int_equal(n, 0);
         assert_true(grid_ticket_tags(ticket));
     }

@@ -20,6 +20,11 @@ static void test_a_new_conversation(void **state)
     goes(conversation("m"), "east", false);
     goes(conversation("granite"), "z", false); /* which the local site lacks */
     refused(conversation("none-such"), 404, "model_not_found");
+    world_must_load(&world, NULL, "a east /zz", 0);
+    goes(conversation(NULL), "east", false); /* wherever it stands among the others */
+    world_signal(&world, "a", 20, 1);
+    goes(conversation(NULL), "east", false);
+    world_must_load(&world, NULL, SITES, 0);
     struct request other = conversation(NULL);
     other.method = "GET";
     other.path = "/v1/conversations/?x";
@@ -31,7 +36,7 @@ static void test_a_new_conversation(void **state)
     world_must_load(&world, "{'prefix_affinity':{'enabled':false}}", "a east! /granite", 0);
     goes(conversation("m"), "a", false);
     goes(conversation(NULL), "z", false); /* the least queued of all */
-    world_signal(&world, "z", 3, 1);
+    world_signal(&world, "z", 30, 1);
     goes(conversation(NULL), "a", false);
     world_must_load(&world, NULL, "a! east!", 0);
     refused(conversation(NULL), 503, "no_healthy_site");
@@ -138,7 +143,9 @@ static void test_the_tag_of_an_answer(void **state)
         grid_ticket_free(ticket);
     }
     struct grid_ticket *ticket = decide(create("{'model':'m','input':'x'}", NULL), NULL);
-    load_keys(KEY_TWO, KEY_ONE); /* the key in force when the answer begins */
+    (void)answered(ticket, " text/Event-Stream ; x", "{\"id\":\"resp_1\"}\n", 3);
+    assert_int_equal(grid_answer_tagged(ticket), 0); /* no data line */
+    load_keys(KEY_TWO, KEY_ONE);                     /* the key in force when the answer begins */
     assert_string_equal(answered(ticket, NULL, "{\"id\":\"resp_1\"}", 3), expand("{'id':'<a|1>'}"));
     grid_ticket_free(ticket);
 }
