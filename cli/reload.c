@@ -202,22 +202,32 @@ static bool find_good(struct grid_reload_watch *watch, bool file, bool serving, 
     return good;
 }
 
+/* What was refused, once more: true when all of it is good now. */
+static bool try_again(struct grid_reload_watch *watch, struct grid_gateway *out)
+{
+    struct grid_report ignored = {0};
+    bool good = watch->refused && try_load(watch, false, false, out, &ignored);
+    grid_report_done(&ignored);
+    return good;
+}
+
 bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state)
 {
     bool file = changed(&watch->seen_file, &watch->lost_file);
     bool serving = changed(&watch->seen_serving, &watch->lost_serving);
     bool keys = keys_changed(watch);
-    if (!file && !serving) {
+    struct grid_report report = {0};
+    struct grid_gateway fresh;
+    bool again = !file && !serving && try_again(watch, &fresh);
+    if (!file && !serving && !again) {
         if (keys) {
             grid_state_nudge(state);
         }
         return false;
     }
-    struct grid_report report = {0};
-    struct grid_gateway fresh;
     char error[GRID_PATH_BYTES + 256] = "";
     enum grid_state_result result = GRID_STATE_FAILED;
-    bool good = find_good(watch, file, serving, &fresh, &report);
+    bool good = again || find_good(watch, file, serving, &fresh, &report);
     if (good) {
         result = grid_state_write(state, &fresh, error, sizeof error);
         if (strcmp(fresh.serving_file.path, watch->good.serving_file.path) != 0) {
@@ -230,13 +240,14 @@ bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state
     }
     grid_buf_put(&report.lines, "", 1);
     const char *why = report.count > 0 ? report.lines.ptr : error;
-    if (*why != '\0') {
+    watch->refused = *why != '\0';
+    if (watch->refused) {
         fprintf(stderr, "%sgrid-gateway: refused; the last good configuration of the file stays in force\n", why);
     } else {
         fprintf(stderr, "grid-gateway: configuration %s\n",
                 result == GRID_STATE_SAME ? "read again, same meaning" : "applied");
     }
-    grid_state_tell(state, *why != '\0' ? "rejected" : result == GRID_STATE_SAME ? "reused" : "applied", why);
+    grid_state_tell(state, watch->refused ? "rejected" : result == GRID_STATE_SAME ? "reused" : "applied", why);
     grid_report_done(&report);
     return result == GRID_STATE_CHANGED;
 }

@@ -29,6 +29,7 @@ struct grid_filter {
     struct grid_module *module;
     struct grid_ticket *ticket; /* NULL until the head is read */
     bool head_only;             /* a HEAD request: its answer has no body */
+    bool decoded;               /* the body came coded, and Envoy's decoder was ahead of us */
     bool local;                 /* Envoy made the answer, not the site and not we */
     bool replace_body;          /* the answer's body becomes `failure` */
     bool tagging;               /* the answer's body goes through the core, piece by piece */
