@@ -15,7 +15,7 @@ import pytest
 from grid import ROOT, eventually, free_port, prose
 from test_stored import TAGGED_ID, NodeSdk, Pair, PythonSdk
 
-ROOM = os.path.join(ROOT, 'build', 'engine')
+ROOM = os.path.join(ROOT, os.environ.get('ENGINE_ROOM', os.path.join('build', 'engine')))
 BLOCK_TOKENS = 32
 START_S = 900                       # two engines at once on two busy cores
 RUN_AT_ONCE = 4
