@@ -155,7 +155,7 @@ bool grid_sim_call_read(const struct grid_sim_options *options, enum grid_sim_ap
     call->created = (int64_t)time(NULL);
     calls++;
     (void)snprintf(call->id, sizeof call->id, "%s-%016llx", api == GRID_SIM_CHAT ? "chatcmpl" : "cmpl",
-                   (unsigned long long)grid_sim_hash(&calls, sizeof calls, options->seed));
+                   (unsigned long long)grid_sim_hash(calls, options->seed));
     bool ok = read_root(options, root, call, seq, refusal);
     json_decref(root);
     return ok;

@@ -157,12 +157,12 @@ void grid_sim_prompt_drop(struct grid_sim_prompt *prompt)
 
 const char *grid_sim_word(uint64_t words_seed, uint64_t index)
 {
-    return WORDS[XXH64(&index, sizeof index, words_seed) % WORD_COUNT];
+    return WORDS[grid_sim_hash(index, words_seed) % WORD_COUNT];
 }
 
-uint64_t grid_sim_hash(const void *bytes, size_t count, uint64_t seed)
+uint64_t grid_sim_hash(uint64_t number, uint64_t seed)
 {
-    return XXH64(bytes, count, seed);
+    return XXH64(&number, sizeof number, seed);
 }
 
 uint64_t grid_sim_body_hash(struct evbuffer *body)

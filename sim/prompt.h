@@ -53,6 +53,6 @@ void grid_sim_prompt_drop(struct grid_sim_prompt *prompt);
 
 /* Word number index (from 0) of an answer. */
 const char *grid_sim_word(uint64_t words_seed, uint64_t index);
-uint64_t grid_sim_hash(const void *bytes, size_t count, uint64_t seed);
+uint64_t grid_sim_hash(uint64_t number, uint64_t seed);
 
 #endif

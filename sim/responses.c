@@ -247,7 +247,7 @@ json_t *grid_sim_response_usage(const struct grid_sim_response *response)
     return json_pack("{s:I, s:{s:I}, s:I, s:{s:i}, s:I}", "input_tokens", (json_int_t)seq->prompt_tokens,
                      "input_tokens_details", "cached_tokens", (json_int_t)seq->cached_tokens, "output_tokens",
                      (json_int_t)seq->written, "output_tokens_details", "reasoning_tokens", 0, "total_tokens",
-                     (json_int_t)(seq->prompt_tokens + seq->written));
+                     (json_int_t)seq->prompt_tokens + (json_int_t)seq->written);
 }
 
 /* ended: as it stands when its answer is whole; else as it stood before the first token. */

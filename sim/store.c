@@ -40,8 +40,8 @@ void grid_sim_store_clear(struct grid_sim_store *store)
 void grid_sim_store_id(struct grid_sim_store *store, const char *prefix, char out[GRID_SIM_MAX_ID_BYTES])
 {
     uint64_t number = ++store->ids;
-    uint64_t first = grid_sim_hash(&number, sizeof number, store->chance);
-    uint64_t second = grid_sim_hash(&number, sizeof number, store->chance ^ SECOND_HALF);
+    uint64_t first = grid_sim_hash(number, store->chance);
+    uint64_t second = grid_sim_hash(number, store->chance ^ SECOND_HALF);
     (void)snprintf(out, GRID_SIM_MAX_ID_BYTES, "%s%016llx%016llx", prefix, (unsigned long long)first,
                    (unsigned long long)second);
 }
