@@ -72,16 +72,17 @@ static json_t *router_filter(void)
                      TYPE "envoy.extensions.filters.http.router.v3.Router", "suppress_envoy_headers", 1);
 }
 
+static const char *const CODINGS[][2] = {{"gzip", "Gzip"}, {"zstd", "Zstd"}, {"brotli", "Brotli"}};
+
 /* Coded bodies come to our filter plain: ids in them are found, prompts are keyed (behaviour.md O.49). Answers pass as
  * the sites wrote them, and no site is told of a coding. What unpacks to more than 100 times its size is cut by Envoy
  * before our own limit is met. The window of gzip is the largest there is; Envoy's own default refuses most files. */
 static void add_decoders(json_t *filters)
 {
-    static const char *const codings[][2] = {{"gzip", "Gzip"}, {"zstd", "Zstd"}, {"brotli", "Brotli"}};
-    for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
+    for (size_t i = 0; i < sizeof CODINGS / sizeof *CODINGS; i++) {
         json_t *library = json_pack(
             "{s:o, s:i}", "@type",
-            json_sprintf(TYPE "envoy.extensions.compression.%s.decompressor.v3.%s", codings[i][0], codings[i][1]),
+            json_sprintf(TYPE "envoy.extensions.compression.%s.decompressor.v3.%s", CODINGS[i][0], CODINGS[i][1]),
             "chunk_size", DECODED_CHUNK_BYTES);
         if (i == 0) {
             json_object_set_new(library, "window_bits", json_integer(GZIP_WINDOW_BITS));
@@ -89,12 +90,29 @@ static void add_decoders(json_t *filters)
         json_t *config =
             json_pack("{s:s, s:{s:s, s:o}, s:{s:{s:b}, s:b}, s:{s:{s:{s:b, s:s}}}}", "@type",
                       TYPE "envoy.extensions.filters.http.decompressor.v3.Decompressor", "decompressor_library", "name",
-                      codings[i][0], "typed_config", library, "request_direction_config", "common_config",
+                      CODINGS[i][0], "typed_config", library, "request_direction_config", "common_config",
                       "ignore_no_transform_header", 1, "advertise_accept_encoding", 0, "response_direction_config",
                       "common_config", "enabled", "default_value", 0, "runtime_key", "grid.decode_answers");
-        json_array_append_new(
-            filters, json_pack("{s:o, s:o}", "name", json_sprintf("decode_%s", codings[i][0]), "typed_config", config));
+        json_array_append_new(filters, json_pack("{s:o, s:b, s:o}", "name", json_sprintf("decode_%s", CODINGS[i][0]),
+                                                 "disabled", 1, "typed_config", config));
     }
+}
+
+/* The decoders stand in the way of coded requests only: a route of its own, the same in all else, turns them on. */
+static void add_coded_route(json_t *hcm)
+{
+    json_t *host = json_array_get(json_object_get(json_object_get(hcm, "route_config"), "virtual_hosts"), 0);
+    json_t *route = json_deep_copy(json_array_get(json_object_get(host, "routes"), 0)), *on = json_object();
+    json_object_set_new(json_object_get(route, "match"), "headers",
+                        json_pack("[{s:s, s:b}]", "name", "content-encoding", "present_match", 1));
+    for (size_t i = 0; i < sizeof CODINGS / sizeof *CODINGS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "decode_%s", CODINGS[i][0]);
+        json_object_set_new(on, name,
+                            json_pack("{s:s, s:{}}", "@type", TYPE "envoy.config.route.v3.FilterConfig", "config"));
+    }
+    json_object_set_new(route, "typed_per_filter_config", on);
+    json_array_insert_new(json_object_get(host, "routes"), 0, route);
 }
 
 /* No query strings: some clients put keys there. */
@@ -188,6 +206,7 @@ static json_t *main_hcm(const struct grid_gateway *gateway)
     json_object_set_new(hcm, "common_http_protocol_options",
                         json_pack("{s:o}", "idle_timeout", grid_render_duration(gateway->idle_ms)));
     json_object_set_new(hcm, "local_reply_config", grid_render_local_replies());
+    add_coded_route(hcm);
     if (gateway->access_log) {
         json_object_set_new(hcm, "access_log", json_pack("[o]", access_log()));
     }
