@@ -63,6 +63,14 @@ static bool has_route(const struct grid_settings *settings, struct grid_str clus
     return !settings->has_clusters;
 }
 
+static const struct grid_serving_cluster *place_of(const struct grid_serving *serving, struct grid_str cluster)
+{
+    for (size_t i = 0; i < serving->n_clusters; i++)
+        if (grid_str_eq(serving->clusters[i].name, cluster))
+            return &serving->clusters[i];
+    return NULL;
+}
+
 static bool add_candidates(struct grid_config *config, const struct grid_serving *serving, struct grid_stats *stats)
 {
     config->candidates = grid_take(config->alloc, serving->n_candidates * sizeof *config->candidates);
@@ -79,6 +87,8 @@ static bool add_candidates(struct grid_config *config, const struct grid_serving
         to->cluster = from->cluster;
         to->admitted = from->admission == GRID_NEW_AND_EXISTING;
         to->cluster_index = cluster_index(config, from->cluster);
+        to->place = place_of(serving, from->cluster);
+        config->has_paths |= to->place && to->place->n_paths > 0;
         to->pair = grid_stats_pair_of(stats, from->site, from->cluster);
         if (!to->pair)
             return false;

@@ -37,7 +37,8 @@ struct grid_config_cluster {
 struct grid_config_candidate {
     struct grid_str model, site, cluster;
     bool admitted;
-    uint32_t cluster_index; /* into clusters */
+    uint32_t cluster_index;                   /* into clusters */
+    const struct grid_serving_cluster *place; /* NULL in the operator's form */
     struct grid_stats_pair *pair;
 };
 
@@ -51,6 +52,7 @@ struct grid_config {
     size_t n_candidates;
     struct grid_config_cluster *clusters; /* distinct, in config order */
     size_t n_clusters;
+    bool has_paths; /* some cluster serves only some paths (behaviour.md O.47) */
 };
 /* The candidates and their distinct clusters, with tables still NULL; references to `shared` are added. NULL for want
  * of memory. */
