@@ -141,8 +141,8 @@ static void on_tick(struct run *run)
         run->limit_ms = NEVER;
     }
     if (now >= run->check_ms) {
-        grid_reload_check(&run->watch, &run->state);
-        run->check_ms = now + BACKSTOP_MS;
+        bool done = grid_reload_check(&run->watch, &run->state, now);
+        run->check_ms = now + (done ? BACKSTOP_MS : DEBOUNCE_MS);
         if (run->state.settled_clusters != NULL && run->settle_ms == NEVER) {
             run->settle_ms = now + GRID_STATE_SETTLE_MS;
         }
@@ -300,7 +300,7 @@ static int run_gateway(const char *file, const char *state_dir, unsigned drain_s
     struct grid_report report = {0};
     struct grid_gateway gateway;
     char error[2 * GRID_PATH_BYTES] = "";
-    if (!grid_config_load(file, NULL, NULL, &gateway, &report)) {
+    if (!grid_config_load(file, NULL, &gateway, &report)) {
         fwrite(report.lines.ptr, 1, report.lines.len, stderr);
         grid_report_done(&report);
         return GRID_EXIT_FAILED;
