@@ -158,7 +158,7 @@ def test_it_says_that_it_serves_and_serves(tmp_path, east):
 def test_a_wrong_configuration_does_not_start(tmp_path, east):
     with Gateway(tmp_path, {'east': east}, extra='role: provider\n', wait=False) as gateway:
         assert gateway.process.wait(20) == 1
-        assert 'gateway.yaml:6: role: provider is not supported' in gateway.said()
+        assert 'gateway.yaml:6: role: provider needs mutual TLS' in gateway.said()
 
 
 @pytest.mark.parametrize('admin', [None, 'unix:%s/admin'])
@@ -176,13 +176,18 @@ def test_a_port_in_use_is_refused_with_its_line(tmp_path_factory, east, admin):
 
 def test_a_file_that_is_gone_is_told_once(tmp_path, east, west):
     with Gateway(tmp_path, {'east': east}) as gateway:
-        says = 'serving.yaml: cannot read: No such file or directory; the last good one stays'
+        says = 'serving.yaml:1: file: cannot read: No such file or directory'
         os.remove(tmp_path / 'serving.yaml')
-        eventually(lambda: says in gateway.said(), 20, 'the word of it')
+        told = gateway.revision(1)
+        assert told['result'] == 'rejected' and says in told['error'] and says in gateway.said()
         assert gateway.ask('east').status_code == 200
+        gateway.process.send_signal(signal.SIGHUP)
+        gateway.write_gateway('log_level: error\n')
+        assert 'log_level' in gateway.revision(2)['error'], 'another refusal is told beside it'
+        gateway.write_gateway()
+        assert gateway.revision(3)['error'].count('\n') == 1
         gateway.write_serving({'east': east, 'west': west})
-        assert gateway.revision(1)['result'] == 'applied'
-        assert gateway.said().count('cannot read') == 1
+        assert gateway.revision(4) == {'revision': 4, 'result': 'applied', 'error': ''}
 
 
 def test_a_folder_of_its_own_is_gone_at_the_end(tmp_path, east):
