@@ -78,6 +78,7 @@ void grid_report_done(struct grid_report *report);
 struct grid_kept {
     const struct grid_source *file, *serving; /* the second only when the file asks for its path */
     const struct grid_materials *materials;   /* each only for a file that is no good now; `notes` gets why */
+    const struct grid_settings *settings;     /* the same for files with the keys of tags */
     struct grid_report *notes;
 };
 

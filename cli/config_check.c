@@ -4,6 +4,7 @@
  * Promise   Reads named files, changes none. A file that cannot be read is a refusal of the field that names it.
  */
 #include "cli/config_check.h"
+#include "cli/tagkey.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 
 #define MOST_PORT 65535u
-#define KEY_LIMIT 65536u
 #define SOCKET_BYTES 108u /* what the kernel takes, its NUL included */
 
 /* ---- addresses ----------------------------------------------------------------------------------------------- */
@@ -126,29 +126,43 @@ static void take_material(struct grid_reading *r, const char *field, const char 
     }
 }
 
+/* A file of keys that went bad changes nothing for those that the module holds: it is told, and the rest goes on. */
+static bool is_in_force(const struct grid_reading *r, const char *path)
+{
+    const struct grid_settings *settings = r->kept->settings;
+    for (size_t i = 0; settings != NULL && i < settings->n_tag_key_paths; i++) {
+        if (strcmp(settings->tag_key_paths[i], path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void check_tag_key(struct grid_reading *r, const char *field, const char *path)
 {
-    char *text, error[GRID_PATH_BYTES + 256];
-    size_t len;
-    if (!grid_files_read(path, KEY_LIMIT, &text, &len, error, sizeof error)) {
+    struct grid_tagkey_set set = {0};
+    char error[GRID_PATH_BYTES + 256];
+    bool good = grid_tagkey_add(&set, path, error, sizeof error);
+    grid_tagkey_wipe(&set);
+    if (!good && is_in_force(r, path) && r->kept->notes != NULL) {
+        grid_report_add(r->kept->notes, r->file, grid_reading_line(r, field), field, "%s", error);
+    } else if (!good) {
         grid_reading_refuse(r, field, "%s", error);
-        return;
-    }
-    explicit_bzero(text, len);
-    free(text);
-    if (len < GRID_TAG_KEY_LEAST_BYTES) {
-        grid_reading_refuse(r, field, "%s holds %zu bytes; at least %u are needed", path, len,
-                            GRID_TAG_KEY_LEAST_BYTES);
     }
 }
 
 static void check_tag_keys(struct grid_reading *r)
 {
     struct grid_gateway *gateway = r->out;
-    static const char field[] = "grid_site_route.prefix_affinity.tag_key_path";
+    static const char whole_field[] = "grid_site_route.prefix_affinity.tag_key_path";
+    struct grid_str value;
     for (size_t i = 0; i < gateway->settings.n_tag_key_paths; i++) {
         char *path = gateway->settings.tag_key_paths[i];
-        char beside[GRID_PATH_BYTES], whole[GRID_PATH_BYTES];
+        char beside[GRID_PATH_BYTES], whole[GRID_PATH_BYTES], field[sizeof whole_field + 24];
+        snprintf(field, sizeof field, "%s[%zu]", whole_field, i);
+        if (!grid_yaml_find(r->yaml, field, &value)) {
+            memcpy(field, whole_field, sizeof whole_field); /* one path, not a list */
+        }
         if (!grid_files_beside(r->file, path, beside, sizeof beside) ||
             !grid_files_absolute(beside, whole, sizeof whole) ||
             strlen(whole) >= sizeof gateway->settings.tag_key_paths[i]) {

@@ -10,8 +10,6 @@
 
 #include "cli/reading.h"
 
-#define GRID_TAG_KEY_LEAST_BYTES 32u
-
 /* The gateway's own part; makes tag key paths absolute and reads certificates and keys on the way. */
 void grid_config_check_gateway(struct grid_reading *r);
 

@@ -1,8 +1,8 @@
 /*
  * reading.h - one field of the gateway's file at a time
  *
- * Story     config.c and config_edge.c walk the tree of a document with these; each reader takes a dotted path, finds the
- *           member in the object at hand and either fills its destination or refuses with file, line and field.
+ * Story     config.c and config_edge.c walk the tree of a document with these; each reader takes a dotted path, finds
+ *           the member in the object at hand and either fills its destination or refuses with file, line and field.
  * Promise   An absent or null member leaves the destination as it is. A refusal never stops the reading.
  * Not here  What the fields are (config.c, config_edge.c).
  */

@@ -36,6 +36,26 @@ static void watch_folder(int inotify, const char *path)
     }
 }
 
+/* The folders of the key files in force, and what the files look like now. */
+static void watch_keys(struct grid_reload_watch *watch)
+{
+    const struct grid_settings *settings = &watch->good.settings;
+    grid_tagkey_stamp(settings, &watch->keys);
+    for (size_t i = 0; watch->inotify >= 0 && i < settings->n_tag_key_paths; i++) {
+        watch_folder(watch->inotify, settings->tag_key_paths[i]);
+    }
+}
+
+/* True when a key file is another one than at the last call. */
+static bool keys_changed(struct grid_reload_watch *watch)
+{
+    struct grid_tagkey_stamps now;
+    grid_tagkey_stamp(&watch->good.settings, &now);
+    bool same = grid_tagkey_same(&now, &watch->keys);
+    watch->keys = now;
+    return !same;
+}
+
 static void source_done(struct grid_source *source)
 {
     free(source->text);
@@ -163,6 +183,7 @@ void grid_reload_start(struct grid_reload_watch *watch, const char *path, struct
     source_copy(&watch->seen_file, &watch->good.file);
     source_copy(&watch->seen_serving, &watch->good.serving_file);
     follow_all(watch);
+    watch_keys(watch);
 }
 
 void grid_reload_done(struct grid_reload_watch *watch)
@@ -280,6 +301,7 @@ static bool try_load(struct grid_reload_watch *watch, bool keep_file, bool keep_
     struct grid_kept kept = {.file = keep_file ? &watch->good.file : NULL,
                              .serving = keep_serving ? &watch->good.serving_file : NULL,
                              .materials = &watch->good.materials,
+                             .settings = &watch->good.settings,
                              .notes = notes};
     grid_report_done(notes);
     if (!grid_config_load(watch->path, &kept, out, report)) {
@@ -381,6 +403,7 @@ static bool take(struct grid_reload_watch *watch, struct grid_buf *why)
         grid_gateway_done(&watch->good);
         watch->good = fresh;
         follow_all(watch);
+        watch_keys(watch);
     }
     why->limit = report.lines.len + notes.lines.len + 1;
     grid_buf_put(why, report.lines.ptr, report.lines.len);
@@ -394,6 +417,9 @@ static bool take(struct grid_reload_watch *watch, struct grid_buf *why)
 bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state, uint64_t now_ms)
 {
     enum motion motion = look_around(watch, now_ms);
+    if (keys_changed(watch)) {
+        grid_state_nudge(state);
+    }
     /* What was refused may be right by now for a reason that is not followed: a file that it names has come. */
     if (motion == MOVING || (motion == STILL && watch->standing == NULL && !watch->unwritten)) {
         return motion == STILL;

@@ -14,6 +14,7 @@
 
 #include "cli/config.h"
 #include "cli/state.h"
+#include "cli/tagkey.h"
 
 /* What tells one state of a file from another without reading it. */
 struct grid_reload_look {
@@ -33,9 +34,10 @@ struct grid_reload_watch {
     struct grid_source seen_file, seen_serving; /* texts that were handled, good or not */
     struct grid_reload_file *files;
     size_t n_files;
-    char *standing; /* the refusals that stand, as told last; NULL: none */
-    bool unwritten; /* the folder did not take the configuration: to be tried again */
-    int inotify;    /* readable when a folder changed, or -1 */
+    struct grid_tagkey_stamps keys; /* of the key files in force, when the module last heard of them */
+    char *standing;                 /* the refusals that stand, as told last; NULL: none */
+    bool unwritten;                 /* the folder did not take the configuration: to be tried again */
+    int inotify;                    /* readable when a folder changed, or -1 */
 };
 
 /* `first` is the configuration that is in force; it is taken over. */
@@ -45,7 +47,8 @@ void grid_reload_done(struct grid_reload_watch *watch);
 /* Empties the queue of the descriptor. */
 void grid_reload_drain(struct grid_reload_watch *watch);
 
-/* Handles what changed, if anything did; logs to standard error. False: a file is being written, ask again soon. */
+/* Handles what changed, if anything did; logs to standard error. False: a file is being written, ask again soon.
+ * Of a change of a key file only the module is told. */
 bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state, uint64_t now_ms);
 
 #endif

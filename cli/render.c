@@ -18,6 +18,8 @@
 #define TYPE "type.googleapis.com/"
 #define HCM "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 #define MAX_HEADERS_KB 96
+#define DECODED_CHUNK_BYTES 16384
+#define GZIP_WINDOW_BITS 15
 #define HEAP_SHRINK 0.9 /* of max_heap_bytes: give memory back; at 0.95 take no new requests */
 #define HEAP_STOP 0.95
 #define NO_CLIENT "255.255.255.255" /* the broadcast address is no peer of a connection */
@@ -71,6 +73,31 @@ static json_t *router_filter(void)
                      TYPE "envoy.extensions.filters.http.router.v3.Router", "suppress_envoy_headers", 1);
 }
 
+/* Coded bodies come to our filter plain: ids in them are found, prompts are keyed (behaviour.md O.49). Answers pass as
+ * the sites wrote them, and no site is told of a coding. What unpacks to more than 100 times its size is cut by Envoy
+ * before our own limit is met. The window of gzip is the largest there is; Envoy's own default refuses most files. */
+static void add_decoders(json_t *filters)
+{
+    static const char *const codings[][2] = {{"gzip", "Gzip"}, {"zstd", "Zstd"}, {"brotli", "Brotli"}};
+    for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
+        json_t *library = json_pack(
+            "{s:o, s:i}", "@type",
+            json_sprintf(TYPE "envoy.extensions.compression.%s.decompressor.v3.%s", codings[i][0], codings[i][1]),
+            "chunk_size", DECODED_CHUNK_BYTES);
+        if (i == 0) {
+            json_object_set_new(library, "window_bits", json_integer(GZIP_WINDOW_BITS));
+        }
+        json_t *config =
+            json_pack("{s:s, s:{s:s, s:o}, s:{s:{s:b}, s:b}, s:{s:{s:{s:b, s:s}}}}", "@type",
+                      TYPE "envoy.extensions.filters.http.decompressor.v3.Decompressor", "decompressor_library", "name",
+                      codings[i][0], "typed_config", library, "request_direction_config", "common_config",
+                      "ignore_no_transform_header", 1, "advertise_accept_encoding", 0, "response_direction_config",
+                      "common_config", "enabled", "default_value", 0, "runtime_key", "grid.decode_answers");
+        json_array_append_new(
+            filters, json_pack("{s:o, s:o}", "name", json_sprintf("decode_%s", codings[i][0]), "typed_config", config));
+    }
+}
+
 /* The only route: which cluster is decided by our specifier, at the end of the body. No retry policy: it would make
  * Envoy keep a copy of every body. */
 static json_t *main_route(const struct grid_gateway *gateway)
@@ -106,6 +133,7 @@ static json_t *main_filters(const struct grid_gateway *gateway)
     }
     json_array_extend(filters, gateway->filters_before);
     if (!gateway->provider) {
+        add_decoders(filters);
         json_array_append_new(filters, module_filter(GRID_MODULE_NAME));
     }
     json_array_append_new(filters, router_filter());

@@ -1,8 +1,8 @@
 /*
  * render_edge.c - the edge of the main listener: a provider's paths, other origins, the access log, spans
  *
- * Story     What the decision was is in the dynamic metadata `grid` of a request (envoy/); the log and the spans read it
- *           from there. Neither has a query (some clients put keys there) or an id of a stored response: who has the
+ * Story     What the decision was is in the dynamic metadata `grid` of a request (envoy/); the log and the spans read
+ *           it from there. Neither has a query (some clients put keys there) or an id of a stored response: who has the
  *           id can read what is stored under it.
  * Source    behaviour.md J.3, O.41, O.47, O.50; design.md 8.
  */

@@ -1,9 +1,9 @@
 /*
  * render_tls.c - secrets: TLS in both directions, and the credentials of sites
  *
- * Story     Envoy is told a secret's name and file, never what is in it. Each file, sds/NAME.json, holds one secret with
- *           its contents in place, so a certificate and its key always change in one step; Envoy follows the file and
- *           keeps the old secret when the new one is no good. Names come from the paths of the files, so a rotation
+ * Story     Envoy is told a secret's name and file, never what is in it. Each file, sds/NAME.json, holds one secret
+ *           with its contents in place, so a certificate and its key always change in one step; Envoy follows the file
+ *           and keeps the old secret when the new one is no good. Names come from the paths of the files, so a rotation
  *           changes a secret and no cluster.
  * Source    behaviour.md O.44, O.47; design.md 7, 8.
  */

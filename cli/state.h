@@ -4,7 +4,8 @@
  * Story     The rendered files (render.h) lie in one folder, each replaced by rename. `run` writes all of them at the
  *           start, and on a change those whose text changed, in an order that never lets a request be sent to a
  *           cluster that Envoy does not know: new secrets before the clusters that name them, new clusters before the
- *           serving config that names them, dropped ones only a while after. reload.json tells what became of the last change.
+ *           serving config that names them, dropped ones only a while after. reload.json tells what became of the last
+ *           change.
  * Promise   One `run` a folder: a second one is refused. A folder made here is removed at the end.
  * Not here  When to write (run.c).
  */
@@ -42,5 +43,9 @@ bool grid_state_settle(struct grid_state *state, char *error, size_t error_size)
 
 /* Writes reload.json: result "applied", "reused" or "rejected", and the refusals. */
 void grid_state_tell(struct grid_state *state, const char *result, const char *why);
+
+/* Has the module read its files again, those with the keys of tags too, without a change of ours: it is the module that
+ * takes or refuses a key, says so and counts it. */
+void grid_state_nudge(struct grid_state *state);
 
 #endif

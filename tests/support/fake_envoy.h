@@ -86,6 +86,11 @@ void fake_send_piece(struct fake_stream *stream, const char *bytes, size_t len, 
 void fake_send_trailers(struct fake_stream *stream);
 /* The answer of a site, and one of Envoy's own. */
 void fake_answer(struct fake_stream *stream, const char *lines, const char *body);
+/* An answer of a site piece by piece; a piece may begin with slices that were given before it. */
+void fake_answer_head(struct fake_stream *stream, const char *lines, bool end);
+void fake_answer_slice(struct fake_stream *stream, const char *bytes, size_t len);
+void fake_answer_piece(struct fake_stream *stream, const char *bytes, size_t len, bool end);
+void fake_answer_trailers(struct fake_stream *stream);
 void fake_local_answer(struct fake_stream *stream, int status, uint64_t flags, const char *lines, const char *body);
 void fake_close(struct fake_stream *stream);
 /* A header of the map as it is now, as text with static storage; NULL without it. */
