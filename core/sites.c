@@ -214,6 +214,17 @@ void grid_sites_unref(struct grid_sites *sites)
     grid_give(sites->alloc, sites);
 }
 
+bool grid_sites_serves(const struct grid_serving_cluster *place, struct grid_str path)
+{
+    size_t n = place ? place->n_paths : 0;
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    for (size_t i = 0; i < n; i++)
+        if (grid_str_eq(place->paths[i], path))
+            return true;
+    return n == 0;
+}
+
 const struct grid_model *grid_sites_model(const struct grid_sites *sites, struct grid_str name)
 {
     size_t low = 0, high = sites->n_models;

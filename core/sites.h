@@ -90,6 +90,9 @@ struct grid_sites *grid_sites_new(struct grid_config *config, const double *dept
 struct grid_sites *grid_sites_ref(struct grid_sites *sites);
 void grid_sites_unref(struct grid_sites *sites);
 
+/* Whether a cluster serves a path without its query; NULL serves all. */
+bool grid_sites_serves(const struct grid_serving_cluster *place, struct grid_str path);
+
 /* The model's stretch of sites; NULL when no candidate serves it. */
 const struct grid_model *grid_sites_model(const struct grid_sites *sites, struct grid_str name);
 
