@@ -1,7 +1,7 @@
 /*
  * check.c - `grid-gateway check`: is this configuration right?
  *
- * Story     Loads what `run` would load and says all that is wrong with it, or a summary. With --with-envoy, Envoy
+ * Story     Loads what `run` would load and says all that is wrong with it, or a summary. Where it is there, Envoy
  *           reads the rendering too: it alone can judge http_filters_before and the contents of certificates.
  * Promise   Changes nothing, opens no port.
  */
@@ -177,6 +177,15 @@ static bool ask_envoy(const struct grid_gateway *gateway, char *error, size_t er
     return good;
 }
 
+/* What only Envoy can judge stands in the file, and Envoy is there. */
+static bool may_ask_envoy(const struct grid_gateway *gateway)
+{
+    char envoy[GRID_PATH_BYTES], module[GRID_PATH_BYTES], error[2 * GRID_PATH_BYTES];
+    return (json_array_size(gateway->filters_before) > 0 || gateway->materials.n > 0) &&
+           grid_launch_find_envoy(envoy, sizeof envoy, error, sizeof error) &&
+           grid_launch_find_module(module, sizeof module, error, sizeof error);
+}
+
 static int check(const char *file, bool with_envoy)
 {
     struct grid_report report = {0};
@@ -187,7 +196,7 @@ static int check(const char *file, bool with_envoy)
         grid_report_done(&report);
         return GRID_EXIT_FAILED;
     }
-    bool good = !with_envoy || ask_envoy(&gateway, error, sizeof error);
+    bool good = !(with_envoy || may_ask_envoy(&gateway)) || ask_envoy(&gateway, error, sizeof error);
     if (good) {
         printf("%s: good\n", file);
         print_summary(&gateway);
@@ -209,7 +218,8 @@ static void usage(FILE *to)
           "\n"
           "  -c, --config FILE    the gateway's configuration, YAML or JSON (see examples/gateway.yaml)\n"
           "      --with-envoy     let Envoy read the rendered configuration too: it alone can judge\n"
-          "                       http_filters_before and the contents of certificates\n"
+          "                       http_filters_before and the contents of certificates. Where these are\n"
+          "                       given and Envoy is found, it is asked without this option\n"
           "  -h, --help           this text\n"
           "\n"
           "Environment\n"

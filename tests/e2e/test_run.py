@@ -20,17 +20,19 @@ class Engine(contextlib.AbstractContextManager):
 
     def __init__(self, name, tls=None):
         engine = self
-        self.go, self.seen = threading.Event(), threading.Event()
+        self.go, self.seen, self.heads = threading.Event(), threading.Event(), []
         self.go.set()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = 'HTTP/1.1'
 
             def do_GET(self):
+                engine.heads.append(self.headers)
                 self.reply(b'vllm:num_requests_waiting 0\n')
 
             def do_POST(self):
                 self.rfile.read(int(self.headers.get('content-length', 0)))
+                engine.heads.append(self.headers)
                 engine.seen.set()
                 engine.go.wait(60)
                 self.reply(json.dumps({'from': name}).encode())
