@@ -70,8 +70,13 @@ class Gateway(contextlib.AbstractContextManager):
         self.write_serving(engines, tls)
         self.write_gateway(extra)
         self.errors = open(folder / 'errors', 'w+', encoding='utf-8')
-        self.process = subprocess.Popen([BINARY, 'run', '-c', str(folder / 'gateway.yaml'), '--state-dir', str(self.state),
-                                         *options], stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.options = options
+        self.start(wait)
+
+    def start(self, wait=True):
+        """Again, on the same ports, when it has ended."""
+        self.process = subprocess.Popen([BINARY, 'run', '-c', str(self.folder / 'gateway.yaml'), '--state-dir', str(self.state),
+                                         *self.options], stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.line = self.process.stdout.readline() if wait else ''
 
     def write(self, name, text):
@@ -438,6 +443,7 @@ def test_the_command_line():
         return subprocess.run([BINARY, 'run', *args], capture_output=True, text=True, timeout=60)
     assert status().returncode == 2
     assert status('-c', 'x', '--drain-seconds', 'many').returncode == 2
+    assert status('-c', 'x', '--linger-seconds', '-1').returncode == 2
     assert status('-c', 'x', 'y').returncode == 2
     assert status('-c', '/nonexistent/gateway.yaml').returncode == 1
     shown = status('--help')
