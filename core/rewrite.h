@@ -18,7 +18,6 @@ struct grid_rewrite {
     char tag[GRID_TAG_BYTES];
     size_t tag_len;
     uint64_t tagged; /* ids that got the tag */
-
 };
 
 /* sse: the content type says text/event-stream. The first byte that is not blank decides the rest (O.51). */

@@ -2,7 +2,7 @@
  * filter.h - one HTTP stream as the module sees it
  *
  * Story     Made when a stream starts, freed when it ends. It carries the ticket from the request to the answer and
- *           remembers how far the stream has come; see filter.c for the order of things.
+ *           remembers how far the stream has come. request.c, then pick.c, then answer.c; life and replies in filter.c.
  */
 #ifndef GRID_ENVOY_FILTER_H
 #define GRID_ENVOY_FILTER_H
@@ -33,5 +33,23 @@ struct grid_filter {
     bool replace_body;          /* the answer's body becomes `failure` */
     struct grid_reply failure;
 };
+
+/* ---- replies (filter.c) ---------------------------------------------------------------------------------------- */
+
+/* Answers the stream here; no hook of the answer follows. */
+void grid_filter_reply(void *envoy, struct grid_filter *filter, const struct grid_reply *reply);
+void grid_filter_fail(void *envoy, struct grid_filter *filter, int status);
+
+/* ---- header maps (headers.c) ------------------------------------------------------------------------------------ */
+
+#define GRID_MANY_HEADERS 64u /* more than that leave the stack */
+
+/* All headers of a map in one call, in `room` (of GRID_MANY_HEADERS) or, when they are too many, in memory that the
+ * caller frees; NULL when there is none. */
+struct grid_header *grid_headers_read(void *envoy, int map, struct grid_header *room, size_t *out_n);
+/* Where the first header is that only the gateway or Envoy may say; n without one. */
+size_t grid_headers_forged(int map, const struct grid_header *headers, size_t n);
+/* Removes those. Ends the life of every view into the map. False: no memory. */
+bool grid_headers_clean(void *envoy, int map);
 
 #endif

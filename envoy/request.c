@@ -1,0 +1,185 @@
+/*
+ * request.c - the request side of a stream
+ *
+ * Story     Head: read into a ticket, forged headers removed. Body: held while the core wants it, shown to it in place
+ *           at its end (or as cut when it passes the limit). Then the decision (pick.c), and either the stream goes
+ *           on or the core's reply is sent.
+ * Promise   A body is never copied and never changed.
+ * Not here  Choosing (core, pick.c), the answer (answer.c).
+ */
+#include "filter.h"
+
+#include <stdlib.h>
+
+enum {
+    MANY_SLICES = 64,        /* about 1 MiB of body; more leave the stack */
+    BUFFER_SLACK = 2u << 20, /* over the body's limit, so that the refusal is ours and not Envoy's plain 413 */
+};
+
+/* True when the stream goes on. A route without our specifier is left as it is. */
+static bool decide(void *envoy, struct grid_filter *filter)
+{
+    grid_pick_decide(envoy, filter->ticket);
+    const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
+    filter->stage = GRID_FILTER_DECIDED;
+    if (grid_bridge_forwarded(decision) || decision->reply.status == 0)
+        return true;
+    grid_filter_reply(envoy, filter, &decision->reply);
+    return false;
+}
+
+/* ---- head ---------------------------------------------------------------------------------------------------- */
+
+/* What of the head is not a plain header. An HTTP/2 extended CONNECT arrives in the form of an HTTP/1 upgrade. */
+static struct grid_head head_of(const struct grid_header *headers, size_t n, bool end)
+{
+    struct grid_head head = {.headers = headers, .n_headers = n, .no_body = end};
+    bool upgrade = false, connection = false;
+    for (size_t i = 0; i < n; i++) {
+        if (grid_bridge_same(headers[i].name, GRID_TEXT(":method")))
+            head.method = headers[i].value;
+        else if (grid_bridge_same(headers[i].name, GRID_TEXT(":path")))
+            head.path = headers[i].value;
+        else if (grid_bridge_same(headers[i].name, GRID_TEXT("upgrade")))
+            upgrade = true;
+        else if (grid_bridge_same(headers[i].name, GRID_TEXT("connection")))
+            connection = grid_bridge_mentions(headers[i].value, GRID_TEXT("upgrade"));
+    }
+    head.upgrade = (upgrade && connection) || grid_bridge_same(head.method, GRID_TEXT("CONNECT"));
+    return head;
+}
+
+/* Reads the head into a ticket. False: no memory. */
+static bool start_ticket(void *envoy, struct grid_filter *filter, bool end)
+{
+    struct grid_header room[GRID_MANY_HEADERS];
+    size_t n = 0;
+    struct grid_header *headers = grid_headers_read(envoy, ENVOY_REQUEST_HEADERS, room, &n);
+    if (!headers)
+        return false;
+    struct grid_head head = head_of(headers, n, end);
+    filter->head_only = grid_bridge_same(head.method, GRID_TEXT("HEAD"));
+    bool good = grid_ticket_new(filter->module->router, &head, &filter->ticket) == GRID_OK;
+    bool forged = grid_headers_forged(ENVOY_REQUEST_HEADERS, headers, n) < n;
+    if (headers != room)
+        free(headers);
+    return good && (!forged || grid_headers_clean(envoy, ENVOY_REQUEST_HEADERS));
+}
+
+int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
+{
+    struct grid_filter *filter = stream;
+    if (filter->kind == GRID_FILTER_OPS) {
+        filter->stage = GRID_FILTER_REPLIED;
+        grid_ops_answer(filter->module, envoy);
+        return ENVOY_HEADERS_STOP;
+    }
+    if (!start_ticket(envoy, filter, end)) {
+        grid_filter_fail(envoy, filter, 500);
+        return ENVOY_HEADERS_STOP;
+    }
+    if (grid_ticket_want(filter->ticket) == GRID_WANT_BODY && !end) {
+        filter->stage = GRID_FILTER_BODY;
+        ENVOY(http_set_buffer_limit)(envoy, grid_ticket_max_body(filter->ticket) + BUFFER_SLACK);
+        return ENVOY_HEADERS_STOP;
+    }
+    if (grid_ticket_want(filter->ticket) == GRID_WANT_BODY)
+        grid_ticket_body(filter->ticket, NULL, 0, false);
+    return decide(envoy, filter) ? ENVOY_HEADERS_CONTINUE : ENVOY_HEADERS_STOP;
+}
+
+/* ---- body ---------------------------------------------------------------------------------------------------- */
+
+/* Where the body lies: held by us first, then what came with this call (unless that is the same buffer). */
+struct body_parts {
+    int kinds[2];
+    size_t n;
+};
+
+static struct body_parts parts_of(void *envoy, bool received)
+{
+    struct body_parts parts = {{ENVOY_REQUEST_BUFFERED, ENVOY_REQUEST_RECEIVED}, 1};
+    if (received && !ENVOY(http_received_buffered_request_body)(envoy))
+        parts.n = 2;
+    return parts;
+}
+
+static uint64_t body_bytes(void *envoy, const struct body_parts *parts)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < parts->n; i++)
+        bytes += ENVOY(http_get_body_size)(envoy, parts->kinds[i]);
+    return bytes;
+}
+
+/* Leaves no more than `limit` bytes: how the body was cut in pieces must not decide. Returns the slices left. */
+static size_t cut_at(struct grid_str *slices, size_t n, uint64_t limit)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (slices[i].len >= limit) {
+            slices[i].len = (size_t)limit;
+            return i + 1;
+        }
+        limit -= slices[i].len;
+    }
+    return n;
+}
+
+/* Shows the core the body where it lies. False: no memory for the list of slices. */
+static bool show_body(void *envoy, struct grid_filter *filter, const struct body_parts *parts, bool cut)
+{
+    struct grid_str room[MANY_SLICES];
+    size_t counts[2] = {0, 0}, n = 0;
+    for (size_t i = 0; i < parts->n; i++)
+        counts[i] = ENVOY(http_get_body_chunks_size)(envoy, parts->kinds[i]);
+    struct grid_str *slices = room;
+    if (counts[0] + counts[1] > MANY_SLICES)
+        slices = malloc((counts[0] + counts[1]) * sizeof(*slices));
+    if (!slices)
+        return false;
+    for (size_t i = 0; i < parts->n; i++) {
+        if (counts[i] > 0 && ENVOY(http_get_body_chunks)(envoy, parts->kinds[i], slices + n))
+            n += counts[i];
+    }
+    if (cut)
+        n = cut_at(slices, n, grid_ticket_max_body(filter->ticket));
+    grid_ticket_body(filter->ticket, slices, n, cut);
+    if (slices != room)
+        free(slices);
+    return true;
+}
+
+/* The body is as complete as the core gets it. True when the stream goes on. */
+static bool finish_body(void *envoy, struct grid_filter *filter, const struct body_parts *parts, bool cut)
+{
+    if (show_body(envoy, filter, parts, cut))
+        return decide(envoy, filter);
+    grid_filter_fail(envoy, filter, 500);
+    return false;
+}
+
+int ON(http_filter_request_body)(void *envoy, void *stream, bool end)
+{
+    struct grid_filter *filter = stream;
+    if (filter->stage == GRID_FILTER_REPLIED)
+        return ENVOY_BODY_STOP;
+    if (filter->stage != GRID_FILTER_BODY)
+        return ENVOY_BODY_CONTINUE;
+    struct body_parts parts = parts_of(envoy, true);
+    bool over = body_bytes(envoy, &parts) > grid_ticket_max_body(filter->ticket);
+    if (!over && !end)
+        return ENVOY_BODY_STOP_AND_BUFFER;
+    return finish_body(envoy, filter, &parts, over) ? ENVOY_BODY_CONTINUE : ENVOY_BODY_STOP;
+}
+
+int ON(http_filter_request_trailers)(void *envoy, void *stream)
+{
+    struct grid_filter *filter = stream;
+    if (filter->stage == GRID_FILTER_REPLIED)
+        return ENVOY_TRAILERS_STOP;
+    if (filter->stage != GRID_FILTER_BODY)
+        return ENVOY_TRAILERS_CONTINUE;
+    struct body_parts parts = parts_of(envoy, false);
+    bool over = body_bytes(envoy, &parts) > grid_ticket_max_body(filter->ticket);
+    return finish_body(envoy, filter, &parts, over) ? ENVOY_TRAILERS_CONTINUE : ENVOY_TRAILERS_STOP;
+}
