@@ -17,6 +17,8 @@
 #define TYPE "type.googleapis.com/"
 #define HCM "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 #define MAX_HEADERS_KB 96
+#define RETRY_BASE_MS 1 /* the next try goes to another site: there is nothing to wait for */
+#define RETRY_MAX_MS 10
 #define HEAP_SHRINK 0.9 /* of max_heap_bytes: give memory back; at 0.95 take no new requests */
 #define HEAP_STOP 0.95
 #define NO_CLIENT "255.255.255.255" /* the broadcast address is no peer of a connection */
@@ -100,17 +102,19 @@ static json_t *access_log(void)
                      format);
 }
 
-/* The only route: which cluster is decided by our specifier, at the end of the body. No retry policy: it would make
- * Envoy keep a copy of every body. */
+/* The only route: which cluster is decided by our specifier, at the end of the body, and again on a retry. The policy
+ * names nothing to retry on, since that would make Envoy keep a copy of every body: the filter asks for it by header. */
 static json_t *main_route(const struct grid_gateway *gateway)
 {
     json_t *specifier =
         json_pack("{s:{s:s, s:{s:s, s:o, s:s, s:o}}}", "extension", "name", GRID_MODULE_NAME, "typed_config", "@type",
                   TYPE "envoy.extensions.router.cluster_specifiers.dynamic_modules.v3.DynamicModuleClusterSpecifier",
                   "dynamic_module_config", module(), "specifier_name", "grid", "specifier_config", string_value(""));
-    return json_pack("{s:{s:s}, s:{s:o, s:o, s:o}}", "match", "prefix", "/", "route", "timeout",
+    json_t *retry = json_pack("{s:b, s:{s:o, s:o}}", "refresh_cluster_on_retry", 1, "retry_back_off", "base_interval",
+                              grid_render_duration(RETRY_BASE_MS), "max_interval", grid_render_duration(RETRY_MAX_MS));
+    return json_pack("{s:{s:s}, s:{s:o, s:o, s:o, s:o}}", "match", "prefix", "/", "route", "timeout",
                      grid_render_duration(gateway->total_ms), "idle_timeout", grid_render_duration(gateway->idle_ms),
-                     "inline_cluster_specifier_plugin", specifier);
+                     "inline_cluster_specifier_plugin", specifier, "retry_policy", retry);
 }
 
 static json_t *ops_route(void)

@@ -2,7 +2,7 @@
  * move.c - failover: the ticket goes on to another site
  *
  * Story     The host could not hand the request over to the site that was chosen. What the index believed of that site
- *           is dropped, the choice is made anew among the sites that were not tried, and the keys are marked there; from
+ *           is dropped, the choice is made anew among the sites not tried yet, and the keys are marked there; from
  *           then on the ticket names the site that answers.
  * Promise   Never for a pinned request. The outcome stays what the decision said and is counted once; what is counted
  *           here is the failover and where it went. A ticket may move as often as there are sites.

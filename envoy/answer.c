@@ -21,6 +21,16 @@ static enum grid_answer blame(uint64_t flags)
     return flags & site ? GRID_SITE_FAILED : GRID_NOT_THE_SITE;
 }
 
+/* The same for a stream. A connection that was closed while it was idle is no failure of the site (O.13, O.55). */
+static enum grid_answer whose(void *envoy, const struct grid_filter *filter, uint64_t flags)
+{
+    if (!filter->local)
+        return GRID_FROM_SITE;
+    if (filter->site_failed)
+        return GRID_SITE_FAILED;
+    return flags & ENVOY_FLAG_UPSTREAM_TERMINATION && grid_pick_raced(envoy, filter) ? GRID_NOT_THE_SITE : blame(flags);
+}
+
 /* Statuses that Envoy itself answers with, in plain text or without a body. Other filters' own bodies stay. */
 static bool envoy_made(void *envoy, int status)
 {
@@ -70,8 +80,9 @@ int ON(http_filter_response_headers)(void *envoy, void *stream, bool end)
     uint64_t flags = 0;
     if (filter->local)
         ENVOY(http_filter_get_attribute_int)(envoy, ENVOY_ATTRIBUTE_RESPONSE_FLAGS, &flags);
+    filter->answered = !filter->local;
     if (filter->ticket && grid_bridge_forwarded(grid_ticket_decision(filter->ticket))) {
-        grid_learn(filter->ticket, status, filter->local ? blame(flags) : GRID_FROM_SITE, grid_module_now_ms(), NULL);
+        grid_learn(filter->ticket, status, whose(envoy, filter, flags), grid_module_now_ms(), NULL);
         name_site(envoy, grid_ticket_decision(filter->ticket));
     }
     if (filter->local && envoy_made(envoy, status))

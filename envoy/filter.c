@@ -72,13 +72,18 @@ void *ON(http_filter_new)(void *config, void *envoy)
 void ON(http_filter_destroy)(void *stream)
 {
     struct grid_filter *filter = stream;
+    grid_pick_disarm(filter);
     grid_ticket_free(filter->ticket);
     free(filter);
 }
 
 void ON(http_filter_stream_complete)(void *envoy, void *stream)
 {
-    (void)envoy, (void)stream;
+    const struct grid_filter *filter = stream;
+    struct grid_str local = {NULL, 0};
+    if (filter->answered &&
+        ENVOY(http_filter_get_attribute_string)(envoy, ENVOY_ATTRIBUTE_UPSTREAM_LOCAL_ADDRESS, &local))
+        grid_reuse_note(local, grid_module_now_ms());
 }
 
 /* Hooks that Envoy insists on and that nothing here makes happen. */

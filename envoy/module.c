@@ -28,7 +28,8 @@ enum {
     TICK_MS = 250,        /* counters in Envoy's store lag by this much */
     CHECK_MS = 5000,      /* the folder is read even when no event came */
     LATE_EVENT_MS = 1000, /* an event this soon after a change belongs to that change */
-    CLOCK_BASE_S = 86400  /* a day: no window reaches back before the clock's start */
+    FAILOVER_MAX_BODY_BYTES = 1 << 20,
+    CLOCK_BASE_S = 86400 /* a day: no window reaches back before the clock's start */
 };
 
 static _Atomic(struct grid_module *) current;
@@ -350,6 +351,7 @@ void *ON(bootstrap_extension_config_new)(void *envoy, struct grid_str name, stru
         return NULL;
     module->envoy = envoy;
     module->validating = ENVOY(is_validation_mode)();
+    module->failover_max_body_bytes = FAILOVER_MAX_BODY_BYTES;
     if (!start(module, config)) {
         free_module(module);
         return NULL;

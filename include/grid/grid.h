@@ -364,8 +364,8 @@ void grid_route(struct grid_ticket *ticket, const struct grid_route_options *opt
 /* The decision again, for logs and the answer side. Before grid_route: action GRID_REPLY with status 0. */
 const struct grid_decision *grid_ticket_decision(const struct grid_ticket *ticket);
 
-/* Failover (behaviour.md O.43). Could another healthy site take it? And: go on to the best of those, the present one
- * having not taken it; false: none is left. Candidates that were tried are GRID_UNKNOWN, others may get a new health. */
+/* Failover (behaviour.md O.43). Could another healthy site take it? And: go on to the best of those, since the present
+ * one did not take it; false: none is left. Candidates that were tried are GRID_UNKNOWN; update only the others. */
 bool grid_ticket_movable(const struct grid_ticket *ticket);
 bool grid_ticket_move(struct grid_ticket *ticket, uint64_t now_ms);
 
