@@ -58,11 +58,11 @@ static json_t *module(void)
     return json_pack("{s:s, s:b}", "name", GRID_MODULE_NAME, "do_not_close", 1);
 }
 
-static json_t *module_filter(const char *name)
+static json_t *module_filter(const char *name, const char *config)
 {
     return json_pack("{s:s, s:{s:s, s:o, s:s, s:o}}", "name", name, "typed_config", "@type",
                      TYPE "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
-                     "dynamic_module_config", module(), "filter_name", name, "filter_config", string_value(""));
+                     "dynamic_module_config", module(), "filter_name", name, "filter_config", string_value(config));
 }
 
 /* Without the x-envoy-* headers that the router would add to what goes to the sites and back. */
@@ -103,7 +103,7 @@ static json_t *access_log(void)
 }
 
 /* The only route: which cluster is decided by our specifier, at the end of the body, and again on a retry. The policy
- * names nothing to retry on, since that would make Envoy keep a copy of every body: the filter asks for it by header. */
+ * names nothing to retry on, since that would make Envoy keep a copy of every body: the filter asks by header. */
 static json_t *main_route(const struct grid_gateway *gateway)
 {
     json_t *specifier =
@@ -138,7 +138,7 @@ static json_t *http1_options(void)
 static json_t *main_hcm(const struct grid_gateway *gateway)
 {
     json_t *filters = json_deep_copy(gateway->filters_before);
-    json_array_append_new(filters, module_filter(GRID_MODULE_NAME));
+    json_array_append_new(filters, module_filter(GRID_MODULE_NAME, gateway->access_log ? "metadata" : ""));
     json_array_append_new(filters, router_filter());
     json_t *hcm =
         json_pack("{s:s, s:s, s:s, s:b, s:b, s:s, s:i, s:s, s:b, s:o, s:o}", "@type", TYPE HCM, "stat_prefix",
@@ -173,7 +173,7 @@ static json_t *main_hcm(const struct grid_gateway *gateway)
 static json_t *ops_hcm(void)
 {
     return json_pack("{s:s, s:s, s:[o, o], s:o, s:o}", "@type", TYPE HCM, "stat_prefix", "ops", "http_filters",
-                     module_filter("grid_ops"), router_filter(), "http_protocol_options", http1_options(),
+                     module_filter("grid_ops", ""), router_filter(), "http_protocol_options", http1_options(),
                      "route_config", host_of("ops", ops_route()));
 }
 

@@ -70,6 +70,9 @@ void envoy_dynamic_module_callback_http_send_response(void *stream, uint32_t sta
                                                       size_t n, struct grid_str body, struct grid_str details);
 void envoy_dynamic_module_callback_http_set_dynamic_metadata_number(void *stream, struct grid_str space,
                                                                     struct grid_str key, double value);
+/* The whole name space at once; `bytes` is a google.protobuf.Struct. */
+bool envoy_dynamic_module_callback_http_set_dynamic_metadata_struct(void *stream, struct grid_str space,
+                                                                    struct grid_str bytes);
 /* Chooses the cluster anew: calls cluster_specifier_select before it returns. */
 void envoy_dynamic_module_callback_http_clear_route_cluster_cache(void *stream);
 bool envoy_dynamic_module_callback_http_filter_get_attribute_int(void *stream, int attribute, uint64_t *out);

@@ -84,6 +84,7 @@ int ON(http_filter_response_headers)(void *envoy, void *stream, bool end)
     if (filter->ticket && grid_bridge_forwarded(grid_ticket_decision(filter->ticket))) {
         grid_learn(filter->ticket, status, whose(envoy, filter, flags), grid_module_now_ms(), NULL);
         name_site(envoy, grid_ticket_decision(filter->ticket));
+        grid_meta_write(envoy, filter);
     }
     if (filter->local && envoy_made(envoy, status))
         replace_answer(envoy, filter, status, flags, end);

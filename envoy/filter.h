@@ -14,6 +14,7 @@ enum grid_filter_kind { GRID_FILTER_ROUTE, GRID_FILTER_OPS };
 
 struct grid_filter_config {
     enum grid_filter_kind kind;
+    bool metadata; /* somebody reads what became of requests */
 };
 
 enum grid_filter_stage {
@@ -33,6 +34,7 @@ struct grid_filter {
     bool answered;              /* the site's answer has begun */
     bool replace_body;          /* the answer's body becomes `failure` */
     struct grid_reply failure;
+    bool metadata, metadata_written; /* wanted; done for the answer (meta.c) */
 
     /* of a request that may go on to another site (pick.c) */
     uint64_t number; /* on this thread; 0: not armed */
@@ -59,6 +61,13 @@ void grid_pick_disarm(struct grid_filter *filter); /* before the stream's end */
 /* Answers the stream here; no hook of the answer follows. */
 void grid_filter_reply(void *envoy, struct grid_filter *filter, const struct grid_reply *reply);
 void grid_filter_fail(void *envoy, struct grid_filter *filter, int status);
+
+/* ---- metadata (meta.c) ------------------------------------------------------------------------------------------ */
+
+/* Says what became of the request so far, for the access log and the tracer. */
+void grid_meta_write(void *envoy, struct grid_filter *filter);
+/* The same at the stream's end, if there is something that was not said. */
+void grid_meta_end(void *envoy, struct grid_filter *filter);
 
 /* ---- connections (reuse.c) -------------------------------------------------------------------------------------- */
 
