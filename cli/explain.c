@@ -23,7 +23,8 @@ static const char usage[] =
     "usage: grid-gateway explain --serving FILE [OPTION]... BODY|-\n"
     "       grid-gateway explain --gateway FILE [OPTION]... BODY|-\n"
     "\n"
-    "Shows where a request would go, why, and what would flip the decision. Nothing is sent.\n"
+    "Shows where a request would go, why, and what would flip the decision. Nothing is sent. The mac of a\n"
+    "tagged id is not checked: no key is read.\n"
     "\n"
     "  --serving FILE      the serving config: candidates and sites (YAML or JSON)\n"
     "  --gateway FILE      the gateway's configuration: its grid_site_route block, and its serving config\n"
@@ -225,6 +226,17 @@ static bool set_scene(struct grid_router *router, const struct options *options,
     return grid_router_refresh(router, 0) == GRID_OK;
 }
 
+/* A new conversation is placed by a rule of its own. */
+static bool starts_conversation(struct grid_str path)
+{
+    static const char create[] = "/v1/conversations";
+    const char *query = path.len > 0 ? memchr(path.ptr, '?', path.len) : NULL;
+    size_t len = query != NULL ? (size_t)(query - path.ptr) : path.len;
+
+    len -= len > 0 && path.ptr[len - 1] == '/';
+    return len == sizeof create - 1 && memcmp(path.ptr, create, len) == 0;
+}
+
 static int decide(struct grid_router *router, const struct options *options, struct grid_str body)
 {
     struct grid_route_options peek = {.peek = true};
@@ -243,6 +255,7 @@ static int decide(struct grid_router *router, const struct options *options, str
         return GRID_EXIT_FAILED;
     }
     grid_route(ticket, &peek, 0, &explained.decision);
+    explained.conversation = starts_conversation(options->path);
     explained.candidates = grid_query_candidates(router, ticket, 0, &explained.n_candidates);
     (options->json ? grid_explain_json : grid_explain_words)(&explained);
     grid_ticket_free(ticket);

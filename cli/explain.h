@@ -11,6 +11,7 @@
 struct grid_explained {
     struct grid_settings settings;
     struct grid_decision decision;
+    bool conversation; /* it starts one */
     const struct grid_candidate *candidates;
     size_t n_candidates;
 };

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const reason_words[GRID_N_REASONS] = {
     [GRID_REASON_NONE] = "it has keys",
@@ -92,13 +93,31 @@ static void put_gate_flip(const struct grid_decision *decision, struct grid_buf 
     grid_buf_puts(out, sticky ? " at the holder: then it goes by load" : " at the holder: then it stays there");
 }
 
+/* Does the gateway refuse because of an id, or of where it leads? */
+static bool refused_id(const struct grid_decision *decision)
+{
+    static const char *const codes[] = {"not_found", "previous_response_not_found", "site_unavailable"};
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        found = found || (decision->reply.code != NULL && strcmp(decision->reply.code, codes[i]) == 0);
+    }
+    return decision->action == GRID_REPLY && found;
+}
+
 /* What would change the decision. */
 static void put_flip(const struct grid_explained *explained, struct grid_buf *out)
 {
     const struct grid_decision *decision = &explained->decision;
 
-    if (decision->action == GRID_REPLY) {
+    if (refused_id(decision)) {
+        grid_buf_puts(out, "an id with a genuine tag, whose site and cluster serve the model and take new requests");
+    } else if (decision->action == GRID_REPLY) {
         grid_buf_puts(out, "a candidate for the model that takes new requests, and a request that can be routed");
+    } else if (decision->pinned) {
+        grid_buf_puts(out, "nothing but another id: no queue and no match counts");
+    } else if (explained->conversation) {
+        grid_buf_puts(out, "admission: a new conversation stays at the local site while that takes new requests");
     } else if (!explained->settings.enabled) {
         grid_buf_puts(out, "queue depths only: affinity is switched off");
     } else if (count_admitted(explained) < 2) {
@@ -123,6 +142,10 @@ static void put_why(const struct grid_explained *explained, struct grid_buf *out
 
     if (decision->action == GRID_REPLY) {
         grid_buf_printf(out, "answered by the gateway: %s", decision->reply.code != NULL ? decision->reply.code : "ok");
+    } else if (decision->pinned) {
+        grid_buf_puts(out, "its id was given out by this cluster, which alone holds what it names");
+    } else if (explained->conversation) {
+        grid_buf_puts(out, "a new conversation: the local site, or the least queued one when that takes no requests");
     } else if (!explained->settings.enabled) {
         grid_buf_puts(out, "affinity is switched off; the least queued site was taken");
     } else if (count_admitted(explained) < 2) {
@@ -202,6 +225,9 @@ void grid_explain_words(const struct grid_explained *explained)
     } else {
         grid_buf_printf(&out, "status %d from the gateway\n", decision->reply.status);
     }
+    if (decision->path.ptr != NULL) {
+        grid_buf_printf(&out, "path      %.*s\n", (int)decision->path.len, decision->path.ptr);
+    }
     grid_buf_puts(&out, "why       ");
     put_why(explained, &out);
     grid_buf_puts(&out, "\n");
@@ -240,6 +266,8 @@ void grid_explain_json(const struct grid_explained *explained)
     grid_query_put_text(&out, forward ? decision->site : none);
     grid_buf_puts(&out, ",\"cluster\":");
     grid_query_put_text(&out, forward ? decision->cluster : none);
+    grid_buf_printf(&out, ",\"pinned\":%s,\"path\":", decision->pinned ? "true" : "false");
+    grid_query_put_text(&out, decision->path);
     grid_buf_puts(&out, ",\"outcome\":");
     grid_query_put_text(&out, outcome[0] != '\0' ? grid_query_str(outcome) : none);
     grid_buf_printf(&out, ",\"blocks\":%" PRIu32 ",\"run\":%" PRIu32 ",\"worth\":", decision->blocks, decision->run);

@@ -19,6 +19,8 @@
 #define MAX_HEADERS_KB 96
 #define RETRY_BASE_MS 1 /* the next try goes to another site: there is nothing to wait for */
 #define RETRY_MAX_MS 10
+#define DECODED_CHUNK_BYTES 16384
+#define GZIP_WINDOW_BITS 15
 #define HEAP_SHRINK 0.9 /* of max_heap_bytes: give memory back; at 0.95 take no new requests */
 #define HEAP_STOP 0.95
 #define NO_CLIENT "255.255.255.255" /* the broadcast address is no peer of a connection */
@@ -70,6 +72,31 @@ static json_t *router_filter(void)
 {
     return json_pack("{s:s, s:{s:s, s:b}}", "name", "envoy.filters.http.router", "typed_config", "@type",
                      TYPE "envoy.extensions.filters.http.router.v3.Router", "suppress_envoy_headers", 1);
+}
+
+/* Coded bodies come to our filter plain: ids in them are found, prompts are keyed (behaviour.md O.49). Answers pass as
+ * the sites wrote them, and no site is told of a coding. What unpacks to more than 100 times its size is cut by Envoy
+ * before our own limit is met. The window of gzip is the largest there is; Envoy's own default refuses most files. */
+static void add_decoders(json_t *filters)
+{
+    static const char *const codings[][2] = {{"gzip", "Gzip"}, {"zstd", "Zstd"}, {"brotli", "Brotli"}};
+    for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
+        json_t *library = json_pack(
+            "{s:o, s:i}", "@type",
+            json_sprintf(TYPE "envoy.extensions.compression.%s.decompressor.v3.%s", codings[i][0], codings[i][1]),
+            "chunk_size", DECODED_CHUNK_BYTES);
+        if (i == 0) {
+            json_object_set_new(library, "window_bits", json_integer(GZIP_WINDOW_BITS));
+        }
+        json_t *config =
+            json_pack("{s:s, s:{s:s, s:o}, s:{s:{s:b}, s:b}, s:{s:{s:{s:b, s:s}}}}", "@type",
+                      TYPE "envoy.extensions.filters.http.decompressor.v3.Decompressor", "decompressor_library", "name",
+                      codings[i][0], "typed_config", library, "request_direction_config", "common_config",
+                      "ignore_no_transform_header", 1, "advertise_accept_encoding", 0, "response_direction_config",
+                      "common_config", "enabled", "default_value", 0, "runtime_key", "grid.decode_answers");
+        json_array_append_new(
+            filters, json_pack("{s:o, s:o}", "name", json_sprintf("decode_%s", codings[i][0]), "typed_config", config));
+    }
 }
 
 /* No query strings: some clients put keys there. */
@@ -138,6 +165,7 @@ static json_t *http1_options(void)
 static json_t *main_hcm(const struct grid_gateway *gateway)
 {
     json_t *filters = json_deep_copy(gateway->filters_before);
+    add_decoders(filters);
     json_array_append_new(filters, module_filter(GRID_MODULE_NAME, gateway->access_log ? "metadata" : ""));
     json_array_append_new(filters, router_filter());
     json_t *hcm =

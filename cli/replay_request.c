@@ -3,129 +3,17 @@
  *
  * Story     A request becomes a ticket of the core; a forwarded one waits under its id for `answer` or `abandon`.
  * Promise   What is printed is what the chosen cluster, or the client, would get. An id is free again after its answer.
- * Not here  Lines and the clock (replay.c).
+ * Not here  Lines and the clock (replay.c), reading a request from a line (replay_asked.c).
  */
-#include "query.h"
-#include "replay.h"
+#include "replay_asked.h"
 
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a line says about a request -------------------------------------------------------------------------- */
-
-struct asked {
-    struct grid_query query;
-    struct grid_header *headers;
-    char *names;   /* header names in lower case, one after the other */
-    char *decoded; /* the body, when it came as base64 */
-};
-
-static void free_asked(struct asked *asked)
-{
-    free(asked->headers);
-    free(asked->names);
-    free(asked->decoded);
-}
-
-/* How many headers an object of them holds, and how long their names are; refused when it is no such object. */
-static bool count_headers(struct grid_replay *replay, json_t *object, size_t *out_n, size_t *out_bytes)
-{
-    const char *name;
-    json_t *value;
-
-    if (!json_is_object(object)) {
-        return grid_replay_refuse(replay, "headers", "is not an object");
-    }
-    json_object_foreach(object, name, value)
-    {
-        size_t n = json_is_array(value) ? json_array_size(value) : 1;
-        bool right = name[0] != '\0' && (json_is_string(value) || json_is_array(value));
-        for (size_t i = 0; json_is_array(value) && i < n; i++) {
-            right = right && json_is_string(json_array_get(value, i));
-        }
-        if (!right) {
-            return grid_replay_refuse(replay, "headers", "a header is a name with a text or a list of texts");
-        }
-        *out_n += n;
-        *out_bytes += strlen(name);
-    }
-    return true;
-}
-
-static bool read_headers(struct grid_replay *replay, json_t *line, struct asked *out)
-{
-    json_t *object = json_object_get(line, "headers"), *value;
-    size_t n = 0, bytes = 0, used = 0;
-    const char *name;
-
-    if (object == NULL) {
-        return true;
-    }
-    if (!count_headers(replay, object, &n, &bytes)) {
-        return false;
-    }
-    out->headers = calloc(n + 1, sizeof *out->headers);
-    out->names = malloc(bytes + 1);
-    if (out->headers == NULL || out->names == NULL) {
-        return grid_replay_refuse(replay, "headers", "out of memory");
-    }
-    json_object_foreach(object, name, value)
-    {
-        struct grid_str lower = {out->names + used, strlen(name)};
-        for (const char *at = name; *at != '\0'; at++) {
-            out->names[used++] = *at >= 'A' && *at <= 'Z' ? (char)(*at + ('a' - 'A')) : *at;
-        }
-        for (size_t i = 0; i < (json_is_array(value) ? json_array_size(value) : 1); i++) {
-            json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
-            struct grid_header *header = &out->headers[out->query.n_headers++];
-            header->name = lower;
-            header->value = (struct grid_str){json_string_value(one), json_string_length(one)};
-        }
-    }
-    out->query.headers = out->headers;
-    return true;
-}
-
-static bool read_body(struct grid_replay *replay, json_t *line, struct asked *out)
-{
-    struct grid_str text = {NULL, 0}, coded = {NULL, 0};
-    uint64_t chunk = 0;
-
-    if (!grid_replay_text(replay, line, "body", false, &text) ||
-        !grid_replay_text(replay, line, "body_b64", false, &coded) ||
-        !grid_replay_whole(replay, line, "chunk", false, &chunk)) {
-        return false;
-    }
-    if (json_object_get(line, "chunk") != NULL && chunk == 0) {
-        return grid_replay_refuse(replay, "chunk", "0 is not above 0");
-    }
-    if (text.ptr != NULL && coded.ptr != NULL) {
-        return grid_replay_refuse(replay, "body_b64", "body is given too");
-    }
-    if (coded.ptr != NULL) {
-        size_t len;
-        if (!grid_query_from_base64(coded, &out->decoded, &len)) {
-            return grid_replay_refuse(replay, "body_b64", "is not base64");
-        }
-        text = (struct grid_str){out->decoded, len};
-    }
-    out->query.has_body = text.ptr != NULL;
-    out->query.body = text;
-    out->query.piece_bytes = chunk < SIZE_MAX ? (size_t)chunk : SIZE_MAX;
-    return true;
-}
-
-/* The part that request, keys and runs have in common. */
-static bool read_asked(struct grid_replay *replay, json_t *line, struct asked *out)
-{
-    out->query.method = grid_query_str("POST");
-    return grid_replay_text(replay, line, "method", false, &out->query.method) &&
-           grid_replay_text(replay, line, "path", true, &out->query.path) && read_headers(replay, line, out) &&
-           read_body(replay, line, out);
-}
-
-static bool make_ticket(struct grid_replay *replay, const struct asked *asked, struct grid_ticket **out_ticket)
+static bool make_ticket(struct grid_replay *replay, const struct grid_replay_asked *asked,
+                        struct grid_ticket **out_ticket)
 {
     if (!grid_replay_order(replay)) {
         return false;
@@ -191,26 +79,54 @@ void grid_replay_free_requests(struct grid_replay *replay)
 
 /* ---- request --------------------------------------------------------------------------------------------------- */
 
-/* Headers that only the gateway may set: what a client wrote there does not go on. */
-static bool is_ours(const struct grid_header *header)
+static bool has_name(const struct grid_header *header, const char *name)
 {
-    static const char *const ours[] = {"x-grid-site", "x-grid-backend"};
-
-    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
-        if (header->name.len == strlen(ours[i]) && memcmp(header->name.ptr, ours[i], header->name.len) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return header->name.len == strlen(name) && memcmp(header->name.ptr, name, header->name.len) == 0;
 }
 
-static void put_forward(struct grid_buf *out, struct asked *asked, const struct grid_decision *decision)
+/* What a client writes in the gateway's own headers does not go on, nor what it would have decoded where ids in the
+ * answer are to be tagged. */
+static bool is_dropped(const struct grid_header *header, bool tags)
 {
-    size_t kept = 0;
+    static const char ours[] = "x-grid-";
+    const size_t len = sizeof ours - 1;
 
+    return (header->name.len >= len && memcmp(header->name.ptr, ours, len) == 0) ||
+           (tags && has_name(header, "accept-encoding"));
+}
+
+/* The body that goes on, without the tags of its ids. */
+static void put_stripped(struct grid_buf *out, struct grid_str body, const struct grid_edit *edits, size_t n)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        grid_buf_put(out, body.ptr + at, edits[i].offset - at);
+        grid_buf_put(out, edits[i].text.ptr, edits[i].text.len);
+        at = edits[i].offset + edits[i].bytes;
+    }
+    grid_buf_put(out, body.ptr + at, body.len - at);
+}
+
+static void put_forward(struct grid_buf *out, struct grid_replay_asked *asked, const struct grid_ticket *ticket,
+                        const struct grid_decision *decision)
+{
+    struct grid_buf body = {.limit = asked->query.body.len};
+    size_t kept = 0, n_edits;
+    const struct grid_edit *edits = grid_ticket_edits(ticket, &n_edits);
+    char length[24];
+
+    if (n_edits > 0) {
+        put_stripped(&body, asked->query.body, edits, n_edits);
+    }
+    int digits = snprintf(length, sizeof length, "%zu", body.len);
     for (size_t i = 0; i < asked->query.n_headers; i++) {
-        if (!is_ours(&asked->headers[i])) {
-            asked->headers[kept++] = asked->headers[i];
+        struct grid_header *header = &asked->headers[i];
+        if (n_edits > 0 && has_name(header, "content-length")) {
+            header->value = (struct grid_str){length, (size_t)digits};
+        }
+        if (!is_dropped(header, grid_ticket_tags(ticket))) {
+            asked->headers[kept++] = *header;
         }
     }
     grid_buf_puts(out, "\"action\":\"forward\",\"site\":");
@@ -218,10 +134,17 @@ static void put_forward(struct grid_buf *out, struct asked *asked, const struct 
     grid_buf_puts(out, ",\"cluster\":");
     grid_buf_json(out, decision->cluster);
     grid_buf_puts(out, ",\"path\":");
-    grid_buf_json(out, asked->query.path);
+    grid_buf_json(out, decision->path.ptr != NULL ? decision->path : asked->query.path);
     grid_buf_puts(out, ",\"headers\":");
     grid_query_put_headers(out, asked->headers, kept);
-    grid_buf_puts(out, ",\"body_b64\":null");
+    grid_buf_puts(out, ",\"body_b64\":");
+    if (n_edits > 0) {
+        grid_query_put_base64(out, (struct grid_str){body.ptr, body.len});
+    } else {
+        grid_buf_puts(out, "null");
+    }
+    out->failed = out->failed || body.failed;
+    grid_buf_done(&body);
 }
 
 static void put_reply(struct grid_buf *out, const struct grid_reply *reply)
@@ -233,7 +156,7 @@ static void put_reply(struct grid_buf *out, const struct grid_reply *reply)
     grid_buf_puts(out, ",\"site\":null,\"cluster\":null,\"path\":null,\"body_b64\":null");
 }
 
-static void put_decision(struct grid_replay *replay, struct grid_str id, struct asked *asked,
+static void put_decision(struct grid_replay *replay, struct grid_str id, struct grid_replay_asked *asked,
                          struct grid_ticket *ticket, const struct grid_decision *decision)
 {
     struct grid_buf *out = &replay->out;
@@ -247,7 +170,7 @@ static void put_decision(struct grid_replay *replay, struct grid_str id, struct 
     grid_query_put_facts(out, decision, decision->blocks);
     grid_buf_puts(out, ",");
     if (decision->action == GRID_FORWARD) {
-        put_forward(out, asked, decision);
+        put_forward(out, asked, ticket, decision);
     } else {
         put_reply(out, &decision->reply);
     }
@@ -272,7 +195,7 @@ static bool names_cluster(const struct grid_replay *replay, struct grid_str clus
 }
 
 /* Decides, answers, and keeps a forwarded request under its id. */
-static bool decide(struct grid_replay *replay, struct grid_str id, struct asked *asked,
+static bool decide(struct grid_replay *replay, struct grid_str id, struct grid_replay_asked *asked,
                    const struct grid_route_options *options)
 {
     struct open_request *open = options->peek ? NULL : new_open(id);
@@ -300,7 +223,7 @@ static bool decide(struct grid_replay *replay, struct grid_str id, struct asked 
 bool grid_replay_request(struct grid_replay *replay, json_t *line)
 {
     struct grid_route_options options = {0};
-    struct asked asked = {0};
+    struct grid_replay_asked asked = {0};
     struct grid_str id = {NULL, 0};
 
     if (!grid_replay_flag(replay, line, "peek", &options.peek) ||
@@ -314,8 +237,8 @@ bool grid_replay_request(struct grid_replay *replay, json_t *line)
     if (!options.peek && find_open(replay, id) != NULL) {
         return grid_replay_refuse(replay, "id", "a request with this id waits for its answer");
     }
-    bool done = read_asked(replay, line, &asked) && decide(replay, id, &asked, &options);
-    free_asked(&asked);
+    bool done = grid_replay_asked_read(replay, line, &asked) && decide(replay, id, &asked, &options);
+    grid_replay_asked_done(&asked);
     return done;
 }
 
@@ -332,10 +255,66 @@ static bool read_open(struct grid_replay *replay, json_t *line, struct open_requ
     return *out != NULL ? true : grid_replay_refuse(replay, "id", "no request with this id waits for an answer");
 }
 
+/* The value of an answer's header; {NULL,0} when it has none of the name. */
+static struct grid_str value_of(const struct grid_replay_asked *answer, const char *name)
+{
+    for (size_t i = 0; i < answer->query.n_headers; i++) {
+        if (has_name(&answer->headers[i], name)) {
+            return answer->headers[i].value;
+        }
+    }
+    return (struct grid_str){NULL, 0};
+}
+
+static void put_piece(void *ctx, struct grid_str bytes)
+{
+    grid_buf_put(ctx, bytes.ptr, bytes.len);
+}
+
+/* The body as it leaves the gateway, piece by piece as it came. */
+static void rewrite_body(struct grid_ticket *ticket, const struct grid_query *answer, struct grid_buf *out)
+{
+    size_t size = answer->piece_bytes > 0 ? answer->piece_bytes : answer->body.len, at = 0;
+
+    do {
+        size_t left = answer->body.len - at;
+        struct grid_str piece = {answer->body.len > 0 ? answer->body.ptr + at : "", left < size ? left : size};
+        at += piece.len;
+        if (grid_answer_body(ticket, &piece, 1, at == answer->body.len, put_piece, out)) {
+            grid_buf_put(out, piece.ptr, piece.len);
+        }
+    } while (at < answer->body.len);
+}
+
+/* What the client gets. */
+static void put_answer(struct grid_buf *out, struct grid_ticket *ticket, struct grid_replay_asked *answer, int status)
+{
+    struct grid_buf body = {.limit = SIZE_MAX / 2};
+    size_t kept = 0;
+    bool rewritten =
+        grid_answer_begin(ticket, status, value_of(answer, "content-type"), value_of(answer, "content-encoding"));
+
+    for (size_t i = 0; i < answer->query.n_headers; i++) {
+        if (!rewritten || !has_name(&answer->headers[i], "content-length")) { /* it is not known beforehand */
+            answer->headers[kept++] = answer->headers[i];
+        }
+    }
+    if (rewritten) {
+        rewrite_body(ticket, &answer->query, &body);
+    }
+    grid_buf_printf(out, "\"status\":%d,\"headers\":", status);
+    grid_query_put_headers(out, answer->headers, kept);
+    grid_buf_puts(out, ",\"body_b64\":");
+    grid_query_put_base64(out, rewritten ? (struct grid_str){body.ptr, body.len} : answer->query.body);
+    grid_buf_printf(out, ",\"tagged\":%llu", (unsigned long long)grid_answer_tagged(ticket));
+    out->failed = out->failed || body.failed;
+    grid_buf_done(&body);
+}
+
 bool grid_replay_answer(struct grid_replay *replay, json_t *line)
 {
     const uint64_t lowest = 100, highest = 599; /* RFC 9110, section 15 */
-    struct asked answer = {0};
+    struct grid_replay_asked answer = {0};
     struct open_request *open;
     struct grid_learned learned = {0, 0};
     uint64_t status;
@@ -346,22 +325,20 @@ bool grid_replay_answer(struct grid_replay *replay, json_t *line)
     if (status < lowest || status > highest) {
         return grid_replay_refuse(replay, "status", "is not within 100 and 599");
     }
-    if (!read_headers(replay, line, &answer) || !read_body(replay, line, &answer)) {
-        free_asked(&answer);
+    if (!grid_replay_asked_headers(replay, line, &answer) || !grid_replay_asked_body(replay, line, &answer)) {
+        grid_replay_asked_done(&answer);
         return false;
     }
     /* the core drops on 502, 503 and 504 too, so one made by the gateway needs no telling apart */
     grid_learn(open->ticket, (int)status, GRID_FROM_SITE, replay->now_ms, &learned);
     grid_buf_puts(&replay->out, "{\"id\":");
     grid_buf_json(&replay->out, open->id);
-    grid_buf_printf(&replay->out, ",\"status\":%d,\"headers\":", (int)status);
-    grid_query_put_headers(&replay->out, answer.headers, answer.query.n_headers);
-    grid_buf_puts(&replay->out, ",\"body_b64\":");
-    grid_query_put_base64(&replay->out, answer.query.body);
-    grid_buf_printf(&replay->out, ",\"tagged\":0,\"confirmed\":%u,\"dropped\":%u}", (unsigned)learned.confirmed,
+    grid_buf_puts(&replay->out, ",");
+    put_answer(&replay->out, open->ticket, &answer, (int)status);
+    grid_buf_printf(&replay->out, ",\"confirmed\":%u,\"dropped\":%u}", (unsigned)learned.confirmed,
                     (unsigned)learned.dropped);
     close_request(replay, open);
-    free_asked(&answer);
+    grid_replay_asked_done(&answer);
     return true;
 }
 
@@ -381,9 +358,9 @@ bool grid_replay_abandon(struct grid_replay *replay, json_t *line)
 
 bool grid_replay_keys(struct grid_replay *replay, json_t *line)
 {
-    struct asked asked = {0};
+    struct grid_replay_asked asked = {0};
     struct grid_ticket *ticket = NULL;
-    bool done = read_asked(replay, line, &asked) && make_ticket(replay, &asked, &ticket);
+    bool done = grid_replay_asked_read(replay, line, &asked) && make_ticket(replay, &asked, &ticket);
 
     if (done) {
         const struct grid_route_options peek = {.peek = true};
@@ -398,15 +375,15 @@ bool grid_replay_keys(struct grid_replay *replay, json_t *line)
         grid_buf_puts(&replay->out, "}");
     }
     grid_ticket_free(ticket);
-    free_asked(&asked);
+    grid_replay_asked_done(&asked);
     return done;
 }
 
 bool grid_replay_runs(struct grid_replay *replay, json_t *line)
 {
-    struct asked asked = {0};
+    struct grid_replay_asked asked = {0};
     struct grid_ticket *ticket = NULL;
-    bool done = read_asked(replay, line, &asked) && make_ticket(replay, &asked, &ticket);
+    bool done = grid_replay_asked_read(replay, line, &asked) && make_ticket(replay, &asked, &ticket);
 
     if (done) {
         size_t n;
@@ -422,6 +399,6 @@ bool grid_replay_runs(struct grid_replay *replay, json_t *line)
         grid_buf_puts(&replay->out, "}}");
     }
     grid_ticket_free(ticket);
-    free_asked(&asked);
+    grid_replay_asked_done(&asked);
     return done;
 }

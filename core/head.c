@@ -33,23 +33,30 @@ enum grid_api grid_head_api(struct grid_str path)
     return GRID_API_NONE;
 }
 
-static bool eq_nocase(struct grid_str a, struct grid_str lower)
+/* Sub-paths of responses that are no ids (O.20), with or without one trailing slash (O.33). */
+static bool is_fixed(struct grid_str rest)
 {
-    if (a.len != lower.len)
-        return false;
-    for (size_t i = 0; i < a.len; i++)
-        if (grid_str_lower(a.ptr[i]) != lower.ptr[i])
-            return false;
-    return true;
+    if (rest.ptr[rest.len - 1] == '/')
+        rest.len--;
+    return grid_str_eq(rest, GRID_LIT("/compact")) || grid_str_eq(rest, GRID_LIT("/input_tokens"));
 }
 
-static struct grid_str trim(struct grid_str s)
+static void read_state(struct grid_str path, struct grid_head_view *view)
 {
-    while (s.len && (s.ptr[0] == ' ' || s.ptr[0] == '\t'))
-        s.ptr++, s.len--;
-    while (s.len && (s.ptr[s.len - 1] == ' ' || s.ptr[s.len - 1] == '\t'))
-        s.len--;
-    return s;
+    static const struct grid_str responses = GRID_LIT("/v1/responses"), conversations = GRID_LIT("/v1/conversations");
+    bool response = grid_str_starts(path, responses);
+    if (!response && !grid_str_starts(path, conversations))
+        return;
+    size_t from = response ? responses.len : conversations.len;
+    struct grid_str rest = {path.ptr + from, path.len - from};
+    if (rest.len > 0 && rest.ptr[0] != '/')
+        return;
+    if (rest.len <= 1 || (response && is_fixed(rest))) {
+        view->state = response ? GRID_STATE_RESPONSES : GRID_STATE_CONVERSATIONS;
+        return;
+    }
+    view->state = GRID_STATE_STORED;
+    view->id = grid_str_until((struct grid_str){rest.ptr + 1, rest.len - 1}, '/');
 }
 
 /* A header value that is blank or not visible ASCII counts as absent (behaviour.md B.4, O.24). */
@@ -63,7 +70,7 @@ static bool readable(struct grid_str value)
 
 static void read_model(struct grid_str value, struct grid_head_view *view)
 {
-    value = trim(value);
+    value = grid_str_trim(value);
     if (!readable(value))
         return;
     if (view->has_model && !grid_str_eq(view->model, value))
@@ -78,9 +85,9 @@ static bool type_can_be_json(struct grid_str type)
 {
     static const struct grid_str never[] = {GRID_LIT("multipart/"), GRID_LIT("audio/"), GRID_LIT("video/"),
                                             GRID_LIT("image/"), GRID_LIT("application/octet-stream")};
-    type = trim(type);
+    type = grid_str_trim(type);
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        if (type.len >= never[i].len && eq_nocase((struct grid_str){type.ptr, never[i].len}, never[i]))
+        if (type.len >= never[i].len && grid_str_eq_nocase((struct grid_str){type.ptr, never[i].len}, never[i]))
             return false;
     return true;
 }
@@ -103,15 +110,15 @@ void grid_head_read(const struct grid_head *head, struct grid_str model_header, 
     view.api = grid_head_api(view.path);
     view.post = grid_str_eq(head->method, GRID_LIT("POST"));
     view.options = grid_str_eq(head->method, GRID_LIT("OPTIONS"));
-    view.responses_create = view.post && view.api == GRID_API_RESPONSES;
+    read_state(view.path, &view);
     for (size_t i = 0; i < head->n_headers; i++) {
         struct grid_str name = head->headers[i].name, value = head->headers[i].value;
-        if (eq_nocase(name, model_header))
+        if (grid_str_eq_nocase(name, model_header))
             read_model(value, &view);
-        else if (eq_nocase(name, GRID_LIT("content-type")))
+        else if (grid_str_eq_nocase(name, GRID_LIT("content-type")))
             view.can_be_json = type_can_be_json(value);
-        else if (eq_nocase(name, GRID_LIT("content-encoding")))
-            view.coded = view.coded || (value.len && !eq_nocase(trim(value), GRID_LIT("identity")));
+        else if (grid_str_eq_nocase(name, GRID_LIT("content-encoding")))
+            view.coded = view.coded || (value.len && !grid_str_eq_nocase(grid_str_trim(value), GRID_LIT("identity")));
     }
     if (!view.has_model && (grid_str_eq(head->method, GRID_LIT("GET")) || grid_str_eq(head->method, GRID_LIT("HEAD"))))
         read_models_path(view.path, &view);

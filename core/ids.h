@@ -1,12 +1,13 @@
 /*
- * ids.h - the ids of stored state that a Responses body names
+ * ids.h - the ids of stored state that a Responses body, or a path, names
  *
  * Story     route.c asks for them when a create may name some: `previous_response_id`, and `conversation` as a text or
  *           as the `id` of an object. Each comes with the shape of its tag and with the bytes that stripping replaces.
+ *           A stored path names one, in one segment.
  * Promise   One pass over the whole body, constant memory, any slices, any length of id. A body that is not one JSON
  *           object, or that repeats a field that holds an id, names none.
- * Source    behaviour.md H.4, O (6, 11, 34, 35).
- * Not here  Whether a tag is genuine (tag.h), where it leads (route.c).
+ * Source    behaviour.md H.4, O (6, 11, 21, 34, 35).
+ * Not here  Whether a tag is genuine (tag.h), where it leads (pin.h).
  */
 #ifndef GRID_IDS_H
 #define GRID_IDS_H
@@ -27,5 +28,9 @@ struct grid_ids {
 };
 
 void grid_ids_find(const struct grid_str *slices, size_t n_slices, struct grid_ids *out_ids);
+
+/* The id of a stored path: a segment, which is not decoded, so one that holds a % has no tag. The offset is 0 and the
+ * bytes are those of prefix and tag. */
+void grid_ids_segment(struct grid_str segment, struct grid_id *out_id);
 
 #endif

@@ -12,13 +12,13 @@ struct row {
     struct grid_str openai, anthropic;
 };
 
-#define OPENAI(type, code, message)                                                                                    \
-    "{\"error\":{\"message\":\"" message "\",\"type\":\"" type "\",\"code\":\"" code "\"}}"
+#define OPENAI(type, code, param, message)                                                                             \
+    "{\"error\":{\"message\":\"" message "\",\"type\":\"" type "\"" param ",\"code\":\"" code "\"}}"
 #define ANTHROPIC(type, message) "{\"type\":\"error\",\"error\":{\"type\":\"" type "\",\"message\":\"" message "\"}}"
 
 static const struct row rows[] = {
-#define ROW(id, status, type, code, anthropic, retry, message)                                                         \
-    {status, code, retry, GRID_LIT(OPENAI(type, code, message)), GRID_LIT(ANTHROPIC(anthropic, message))},
+#define ROW(id, status, type, code, param, anthropic, retry, message)                                                  \
+    {status, code, retry, GRID_LIT(OPENAI(type, code, param, message)), GRID_LIT(ANTHROPIC(anthropic, message))},
     GRID_REPLIES(ROW)
 #undef ROW
 };

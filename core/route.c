@@ -2,33 +2,61 @@
  * route.c - the request side, as one story
  *
  *     head      which API, which model, is the body worth reading            grid_ticket_new
- *     body      prompt -> keys                                               grid_ticket_body
- *     decision  answer here? else candidates -> choice by load, or by match  grid_route
+ *     body      prompt -> keys, or the ids of what is stored somewhere       grid_ticket_body
+ *     decision  answer here? else led by an id, its tag stripped;            grid_route
+ *               else candidates -> choice by load, or by match
  *               -> the keys are marked at the chosen cluster
  *
  * Each step takes what the one before it made; none calls back. What cannot be read is a reason, never an error.
  */
 #include "check.h"
+#include "models.h"
+#include "pin.h"
 #include "router.h"
 
 /* ---- head ----------------------------------------------------------------------------------------------------- */
 
-/* Copies what the head's views point to: the caller's headers do not outlive its call. */
-static bool keep_text(struct grid_ticket *t)
+/* Appends to a copy that has room for it; returns where it stands there. */
+static struct grid_str append(char *copy, size_t *used, struct grid_str text)
 {
-    struct grid_str model = t->head.model, entry = t->head.entry;
-    if (model.len + entry.len == 0)
+    struct grid_str there = {copy + *used, text.len};
+    if (text.len)
+        memcpy(copy + *used, text.ptr, text.len);
+    *used += text.len;
+    return there;
+}
+
+/* The parts of a stored path that stay when the tag goes: up to the id's prefix, and from behind the third dot. */
+static void split_path(const struct grid_ticket *t, struct grid_str path, struct grid_str *out_head,
+                       struct grid_str *out_tail)
+{
+    *out_head = *out_tail = (struct grid_str){NULL, 0};
+    if (!t->path_id.shaped)
+        return;
+    size_t id = (size_t)(t->head.id.ptr - path.ptr), from = id + t->path_id.bytes;
+    *out_head = (struct grid_str){path.ptr, id + GRID_TAG_PREFIX_BYTES};
+    *out_tail = (struct grid_str){path.ptr + from, path.len - from};
+}
+
+/* Copies what the head's views point to: the caller's headers do not outlive its call. */
+static bool keep_text(struct grid_ticket *t, struct grid_str path)
+{
+    struct grid_str head, tail;
+    split_path(t, path, &head, &tail);
+    size_t bytes = t->head.model.len + t->head.entry.len + head.len + tail.len, used = 0;
+    if (bytes == 0)
         return true;
-    char *copy = grid_take(t->router->alloc, model.len + entry.len);
+    char *copy = grid_take(t->router->alloc, bytes);
     if (!copy)
         return false;
-    if (model.len)
-        memcpy(copy, model.ptr, model.len);
-    if (entry.len)
-        memcpy(copy + model.len, entry.ptr, entry.len);
-    t->text = (struct grid_str){copy, model.len + entry.len};
-    t->head.model = (struct grid_str){copy, model.len};
-    t->head.entry = (struct grid_str){copy + model.len, entry.len};
+    t->head.model = append(copy, &used, t->head.model);
+    t->head.entry = append(copy, &used, t->head.entry);
+    if (head.ptr) {
+        t->stripped = append(copy, &used, head);
+        t->stripped.len += append(copy, &used, tail).len;
+    }
+    t->head.id = t->head.path = (struct grid_str){NULL, 0}; /* read by now */
+    t->text = (struct grid_str){copy, bytes};
     return true;
 }
 
@@ -38,7 +66,7 @@ static bool affinity_has_a_say(const struct grid_ticket *t)
     return t->sites->config->settings.enabled && model && model->admitted >= 2;
 }
 
-/* The body is held unless no byte of it can matter (behaviour.md O.18, O.42). */
+/* The body is held unless no byte of it can matter (behaviour.md O.18, O.24, O.42). */
 static enum grid_want want_of(const struct grid_ticket *t, const struct grid_head *head)
 {
     const struct grid_head_view *view = &t->head;
@@ -46,7 +74,7 @@ static enum grid_want want_of(const struct grid_ticket *t, const struct grid_hea
         return GRID_WANT_NOTHING;
     if (!view->can_be_json || view->coded)
         return GRID_WANT_NOTHING;
-    if (view->responses_create || !view->has_model)
+    if (view->state == GRID_STATE_RESPONSES || !view->has_model)
         return GRID_WANT_BODY;
     return view->post && view->api != GRID_API_NONE && affinity_has_a_say(t) ? GRID_WANT_BODY : GRID_WANT_NOTHING;
 }
@@ -73,7 +101,9 @@ enum grid_status grid_ticket_new(struct grid_router *router, const struct grid_h
     t->reply_text = (struct grid_buf){.limit = 1u << 20, .alloc = router->alloc};
     t->upgrade = head->upgrade;
     grid_head_read(head, grid_str_of(t->sites->config->settings.model_header), &t->head);
-    if (!keep_text(t)) {
+    if (t->head.state == GRID_STATE_STORED)
+        grid_ids_segment(t->head.id, &t->path_id);
+    if (!keep_text(t, head->path)) {
         grid_ticket_free(t);
         return GRID_E_NO_MEMORY;
     }
@@ -108,6 +138,15 @@ uint64_t grid_ticket_max_body(const struct grid_ticket *t)
 
 /* ---- body ----------------------------------------------------------------------------------------------------- */
 
+/* Keys, and a prompt too short for one, are made only of a body whose fields for ids are absent or null; what is no JSON
+ * names nothing. */
+static bool names_no_id(const struct grid_ticket *t, bool keyed)
+{
+    enum grid_reason reason = t->keyed.reason;
+    return keyed && (reason == GRID_REASON_NONE || reason == GRID_REASON_TOO_SHORT || reason == GRID_REASON_NO_MODEL ||
+                     reason == GRID_REASON_NOT_JSON || reason == GRID_REASON_EMPTY);
+}
+
 void grid_ticket_body(struct grid_ticket *t, const struct grid_str *slices, size_t n_slices, bool cut)
 {
     GRID_ASSERT(t->state == GRID_TICKET_NEW);
@@ -120,6 +159,14 @@ void grid_ticket_body(struct grid_ticket *t, const struct grid_str *slices, size
     }
     struct grid_str header_model = t->head.has_model ? t->head.model : (struct grid_str){NULL, 0};
     grid_keys_make(&t->router->seed, t->head.api, slices, n_slices, cut, keyed, header_model, t->keys, &t->keyed);
+    if (t->head.state == GRID_STATE_RESPONSES && t->head.can_be_json && !cut && !names_no_id(t, keyed))
+        grid_ids_find(slices, n_slices, &t->ids);
+}
+
+/* Does the request name a place by an id, genuine or not? */
+static bool names_place(const struct grid_ticket *t)
+{
+    return t->head.state == GRID_STATE_STORED || t->ids.previous.shaped || t->ids.conversation.shaped;
 }
 
 static struct grid_str model_of(const struct grid_ticket *t)
@@ -142,74 +189,30 @@ static enum grid_reason reason_of(const struct grid_ticket *t)
         return GRID_REASON_DISABLED;
     if (t->body_cut)
         return GRID_REASON_BODY_TOO_LARGE;
+    if (names_place(t)) /* whatever else may be wrong with it */
+        return GRID_REASON_STORED_STATE;
     return t->keyed.reason;
 }
 
 /* ---- decision ------------------------------------------------------------------------------------------------- */
 
-static void put_model_entry(struct grid_buf *out, struct grid_str name)
-{
-    grid_buf_puts(out, "{\"id\":");
-    grid_buf_json(out, name);
-    grid_buf_puts(out, ",\"object\":\"model\",\"created\":0,\"owned_by\":\"grid\"}");
-}
-
-/* One of the grid's models by its name as sent, then with %2F read as a slash (behaviour.md O.40, O.54). */
-static const struct grid_model *find_entry(struct grid_ticket *t)
-{
-    const struct grid_model *model = grid_sites_model(t->sites, t->head.entry);
-    char name[GRID_MAX_NAME_BYTES];
-    size_t n = 0;
-    for (size_t i = 0; !model && i < t->head.entry.len; i++) {
-        struct grid_str left = {t->head.entry.ptr + i, t->head.entry.len - i};
-        if (n == sizeof name)
-            return NULL;
-        bool slash = grid_str_starts(left, GRID_LIT("%2F")) || grid_str_starts(left, GRID_LIT("%2f"));
-        name[n++] = slash ? '/' : left.ptr[0];
-        i += slash ? 2 : 0;
-    }
-    return model ? model : grid_sites_model(t->sites, (struct grid_str){name, n});
-}
-
-static void answer_models(struct grid_ticket *t)
-{
-    const struct grid_model *entry = t->head.model_entry ? find_entry(t) : NULL;
-    if (t->head.model_entry && !entry) {
-        grid_reply_make(GRID_REPLY_MODEL_NOT_FOUND, t->head.api, &t->decision.reply);
-        return;
-    }
-    struct grid_buf *out = &t->reply_text;
-    if (entry) {
-        put_model_entry(out, entry->name);
-    } else {
-        grid_buf_puts(out, "{\"object\":\"list\",\"data\":[");
-        for (size_t i = 0; i < t->sites->n_models; i++) {
-            grid_buf_puts(out, i ? "," : "");
-            put_model_entry(out, t->sites->models[i].name);
-        }
-        grid_buf_puts(out, "]}");
-    }
-    if (out->failed)
-        grid_reply_make(GRID_REPLY_INTERNAL, t->head.api, &t->decision.reply);
-    else
-        grid_reply_json((struct grid_str){out->ptr, out->len}, &t->decision.reply);
-}
-
 /* What the gateway refuses before it looks for a site; GRID_N_REPLIES when there is nothing to refuse. */
 static enum grid_reply_kind refusal_of(const struct grid_ticket *t, struct grid_str model)
 {
     const struct grid_head_view *head = &t->head;
+    bool create = head->state == GRID_STATE_RESPONSES;
     if (t->upgrade)
         return head->api == GRID_API_RESPONSES ? GRID_REPLY_UPGRADE_RESPONSES : GRID_REPLY_UPGRADE;
     if (head->options)
         return GRID_REPLY_METHOD_NOT_ALLOWED;
     if (head->ambiguous)
         return GRID_REPLY_MODEL_AMBIGUOUS;
-    if (head->responses_create && head->coded) /* an id in it could not be honoured (O.49) */
+    if (create && head->coded) /* an id in it could not be honoured (O.49) */
         return GRID_REPLY_UNSUPPORTED_CODING;
-    if (t->body_cut && (head->responses_create || !model.ptr)) /* O.18 */
+    if (t->body_cut && (create || !model.ptr)) /* O.18 */
         return GRID_REPLY_BODY_TOO_LARGE;
-    return model.ptr ? GRID_N_REPLIES : GRID_REPLY_MODEL_REQUIRED;
+    bool led = names_place(t) || head->state == GRID_STATE_CONVERSATIONS; /* without a model too */
+    return model.ptr || led ? GRID_N_REPLIES : GRID_REPLY_MODEL_REQUIRED;
 }
 
 static void refuse(struct grid_ticket *t, enum grid_reply_kind kind, enum grid_verdict verdict, bool counted)
@@ -223,7 +226,7 @@ static void refuse(struct grid_ticket *t, enum grid_reply_kind kind, enum grid_v
 static bool answer_here(struct grid_ticket *t, struct grid_str model, bool counted)
 {
     if (!t->upgrade && (t->head.models || t->head.model_entry)) {
-        answer_models(t);
+        grid_models_answer(t->sites, &t->head, &t->reply_text, &t->decision.reply);
         return true;
     }
     enum grid_reply_kind kind = refusal_of(t, model);
@@ -235,7 +238,7 @@ static bool answer_here(struct grid_ticket *t, struct grid_str model, bool count
 
 struct grid_candidate *grid_ticket_candidates(struct grid_ticket *t, size_t *out_n)
 {
-    struct grid_str name = model_of(t);
+    struct grid_str name = names_place(t) ? (struct grid_str){NULL, 0} : model_of(t); /* a pin has no choice */
     const struct grid_model *model = name.ptr && !t->candidates ? grid_sites_model(t->sites, name) : NULL;
     if (model) {
         t->candidates = grid_take(t->router->alloc, model->n * sizeof *t->candidates);
@@ -312,6 +315,43 @@ static void go(struct grid_ticket *t, const struct grid_site *site, enum grid_ve
     t->pended = site->table;
 }
 
+static void strip(struct grid_ticket *t)
+{
+    static const struct grid_str response = GRID_LIT("\"resp_"), conversation = GRID_LIT("\"conv_");
+    const struct grid_id *first = &t->ids.previous, *second = &t->ids.conversation;
+    if (first->shaped && second->shaped && second->offset < first->offset) {
+        first = &t->ids.conversation;
+        second = &t->ids.previous;
+    }
+    for (const struct grid_id *id = first; id; id = id == first ? second : NULL)
+        if (id->shaped)
+            t->edits[t->n_edits++] = (struct grid_edit){id->offset, id->bytes,
+                                                        id->tag.prefix[0] == response.ptr[1] ? response : conversation};
+    t->decision.path = t->stripped;
+}
+
+/* Where an id leads, or where a new conversation starts. */
+static void lead(struct grid_ticket *t, bool peek, uint64_t now_ms)
+{
+    struct grid_str model = t->decision.model;
+    struct grid_pin pin;
+    if (t->head.state == GRID_STATE_STORED)
+        grid_pin_path(t->sites, &t->path_id, model, &pin);
+    else if (names_place(t))
+        grid_pin_body(t->sites, &t->ids, model, &pin);
+    else
+        grid_pin_conversation(t->sites, model, &pin);
+    if (!pin.site) {
+        bool there = pin.refusal == GRID_REPLY_SITE_UNAVAILABLE || pin.refusal == GRID_REPLY_NO_HEALTHY_SITE;
+        refuse(t, pin.refusal, there ? GRID_VERDICT_NOT_READY : GRID_VERDICT_NO_ROUTE, !peek);
+        return;
+    }
+    t->decision.pinned = names_place(t);
+    if (t->decision.pinned)
+        strip(t);
+    go(t, pin.site, t->decision.pinned ? GRID_VERDICT_PINNED : GRID_VERDICT_ROUTED, peek, now_ms);
+}
+
 /* A candidate that names the cluster, of this model if there is one. */
 static const struct grid_site *find_forced(const struct grid_ticket *t, struct grid_str cluster)
 {
@@ -328,30 +368,11 @@ static const struct grid_site *find_forced(const struct grid_ticket *t, struct g
     return found;
 }
 
-static void decide(struct grid_ticket *t, const struct grid_route_options *options, uint64_t now_ms)
+/* Selection among the candidates of the model. */
+static void select_site(struct grid_ticket *t, bool peek, uint64_t now_ms)
 {
     struct grid_decision *d = &t->decision;
-    bool peek = options && options->peek;
-    *d = (struct grid_decision){.action = GRID_REPLY,
-                                .api = t->head.api,
-                                .model = model_of(t),
-                                .outcome = GRID_OUTCOME_UNCOUNTED,
-                                .reason = reason_of(t),
-                                .worth = __builtin_nan(""),
-                                .best_sticky = __builtin_nan(""),
-                                .best_other = __builtin_nan("")};
-    d->blocks = d->reason == GRID_REASON_NONE ? t->keyed.n : 0;
-
-    size_t n = 0;
-    (void)grid_ticket_candidates(t, &n);
-    const struct grid_site *forced = options && options->forced.ptr ? find_forced(t, options->forced) : NULL;
-    if (forced) {
-        go(t, forced, GRID_VERDICT_ROUTED, peek, now_ms);
-        return;
-    }
-    if (answer_here(t, d->model, !peek))
-        return;
-    if (n == 0) {
+    if (t->n_candidates == 0) {
         if (grid_sites_model(t->sites, d->model)) /* it has candidates: there was no memory for them */
             refuse(t, GRID_REPLY_INTERNAL, GRID_VERDICT_NOT_READY, !peek);
         else
@@ -374,6 +395,34 @@ static void decide(struct grid_ticket *t, const struct grid_route_options *optio
        choice.unhealthy ? GRID_VERDICT_FALLBACK : GRID_VERDICT_ROUTED, peek, now_ms);
 }
 
+static void decide(struct grid_ticket *t, const struct grid_route_options *options, uint64_t now_ms)
+{
+    struct grid_decision *d = &t->decision;
+    bool peek = options && options->peek;
+    *d = (struct grid_decision){.action = GRID_REPLY,
+                                .api = t->head.api,
+                                .model = model_of(t),
+                                .outcome = GRID_OUTCOME_UNCOUNTED,
+                                .reason = reason_of(t),
+                                .worth = __builtin_nan(""),
+                                .best_sticky = __builtin_nan(""),
+                                .best_other = __builtin_nan("")};
+    d->blocks = d->reason == GRID_REASON_NONE ? t->keyed.n : 0;
+
+    size_t n = 0;
+    (void)grid_ticket_candidates(t, &n);
+    bool may_force = options && options->forced.ptr && !names_place(t);
+    const struct grid_site *forced = may_force ? find_forced(t, options->forced) : NULL;
+    if (forced)
+        go(t, forced, GRID_VERDICT_ROUTED, peek, now_ms);
+    else if (answer_here(t, d->model, !peek))
+        return;
+    else if (names_place(t) || t->head.state == GRID_STATE_CONVERSATIONS)
+        lead(t, peek, now_ms);
+    else
+        select_site(t, peek, now_ms);
+}
+
 void grid_route(struct grid_ticket *t, const struct grid_route_options *options, uint64_t now_ms,
                 struct grid_decision *out_decision)
 {
@@ -387,6 +436,18 @@ void grid_route(struct grid_ticket *t, const struct grid_route_options *options,
 const struct grid_decision *grid_ticket_decision(const struct grid_ticket *t)
 {
     return &t->decision;
+}
+
+const struct grid_edit *grid_ticket_edits(const struct grid_ticket *t, size_t *out_n)
+{
+    *out_n = t->n_edits;
+    return t->edits;
+}
+
+bool grid_ticket_tags(const struct grid_ticket *t)
+{
+    bool creates = t->head.state == GRID_STATE_RESPONSES || t->head.state == GRID_STATE_CONVERSATIONS;
+    return t->decision.action == GRID_FORWARD && (creates || t->decision.pinned);
 }
 
 const uint64_t *grid_ticket_keys(const struct grid_ticket *t, size_t *out_n)

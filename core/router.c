@@ -7,6 +7,7 @@
 #include "router.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
@@ -199,6 +200,7 @@ struct parsed {
     bool has_settings;
     struct grid_settings settings;
     struct grid_shared_serving *serving; /* NULL: keep */
+    struct grid_tag_ring *ring;          /* NULL: keep */
 };
 
 static enum grid_status parse_settings(const struct grid_load *load, struct parsed *out, struct grid_errors *errors)
@@ -229,6 +231,30 @@ static enum grid_status parse_serving(struct grid_router *router, const struct g
     return GRID_OK;
 }
 
+/* The keys themselves stay the caller's: the ring holds what begins a mac, not what they are. */
+static enum grid_status parse_keys(struct grid_router *router, const struct grid_load *load, struct parsed *out,
+                                   struct grid_errors *errors)
+{
+    enum grid_status status = GRID_OK;
+    if (!load->has_tag_keys)
+        return GRID_OK;
+    if (load->n_tag_keys > GRID_MAX_TAG_KEYS)
+        return grid_refuse(errors, GRID_E_FIELD, 0, "tag_keys", "there are %zu keys: at most %u may be in force",
+                           load->n_tag_keys, GRID_MAX_TAG_KEYS);
+    for (size_t i = 0; i < load->n_tag_keys; i++) {
+        char field[32];
+        if (load->tag_keys[i].len >= GRID_MIN_TAG_KEY_BYTES)
+            continue;
+        (void)snprintf(field, sizeof field, "tag_keys[%zu]", i);
+        status = grid_refuse(errors, GRID_E_FIELD, 0, field, "the key has %zu bytes: it must have at least %u bytes",
+                             load->tag_keys[i].len, GRID_MIN_TAG_KEY_BYTES);
+    }
+    if (status != GRID_OK)
+        return status;
+    out->ring = grid_tag_ring_new(router->alloc, load->tag_keys, load->n_tag_keys);
+    return out->ring ? GRID_OK : grid_refuse(errors, GRID_E_NO_MEMORY, 0, "tag_keys", "no memory for the keys of tags");
+}
+
 /* Joins what was parsed with what stays, and puts it in force. */
 static enum grid_status apply(struct grid_router *router, const struct parsed *parsed, uint64_t max_body_bytes,
                               uint64_t now_ms)
@@ -238,6 +264,7 @@ static enum grid_status apply(struct grid_router *router, const struct parsed *p
     struct change change = {
         .config = grid_sites_config_new(router->alloc, parsed->has_settings ? &parsed->settings : &old->settings,
                                         parsed->serving ? parsed->serving : old->serving,
+                                        parsed->ring ? parsed->ring : old->ring,
                                         max_body_bytes ? max_body_bytes : old->max_body_bytes, &router->stats)};
     bool ready = prepare(router, &change, now_ms);
     if (ready)
@@ -257,11 +284,17 @@ enum grid_status grid_router_load(struct grid_router *router, const struct grid_
         status = parse_serving(router, load, &parsed, errors);
     }
     if (status == GRID_OK) {
+        text = 3;
+        status = parse_keys(router, load, &parsed, errors);
+    }
+    if (status == GRID_OK) {
+        text = 2;
         status = apply(router, &parsed, load->max_body_bytes, now_ms);
         if (status != GRID_OK)
             (void)grid_refuse(errors, status, 0, "", "no memory for this configuration's tables");
     }
     grid_sites_share_unref(parsed.serving);
+    grid_tag_ring_unref(parsed.ring);
     if (status != GRID_OK && out_text)
         *out_text = text;
     return status;
@@ -284,7 +317,11 @@ enum grid_status grid_router_new(const struct grid_options *options, struct grid
     (void)pthread_mutex_init(&router->now, NULL);
     struct grid_settings settings;
     grid_settings_defaults(&settings);
-    router->config = grid_sites_config_new(alloc, &settings, NULL, GRID_DEFAULT_MAX_BODY_BYTES, &router->stats);
+    struct grid_tag_ring *ring = grid_tag_ring_new(alloc, NULL, 0);
+    if (ring)
+        router->config =
+            grid_sites_config_new(alloc, &settings, NULL, ring, GRID_DEFAULT_MAX_BODY_BYTES, &router->stats);
+    grid_tag_ring_unref(ring);
     if (router->config)
         router->sites = order_sites(router, router->config, NULL, 0);
     if (!router->sites) {

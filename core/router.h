@@ -14,8 +14,10 @@
 
 #include "hash.h"
 #include "head.h"
+#include "ids.h"
 #include "keys.h"
 #include "reply.h"
+#include "rewrite.h"
 #include "select.h"
 #include "sites.h"
 #include "window.h"
@@ -59,14 +61,17 @@ struct grid_ticket {
     enum grid_ticket_state state;
     enum grid_want want;
 
-    /* the head; `head.model` and `head.entry` are views into text below */
+    /* the head; `head.model`, `head.entry` and `stripped` are views into text below */
     struct grid_head_view head;
     bool upgrade;
-    struct grid_str text; /* copies of what the head's views pointed to */
+    struct grid_id path_id;   /* of a stored path */
+    struct grid_str stripped; /* that path without the tag, with its query; {NULL,0} when its id has none */
+    struct grid_str text;     /* copies of what the head's views pointed to */
 
     /* the body */
     bool has_body, body_cut;
     struct grid_keyed keyed;
+    struct grid_ids ids; /* that a create names */
 
     /* the decision */
     struct grid_candidate *candidates;
@@ -75,6 +80,12 @@ struct grid_ticket {
     struct grid_decision decision;
     struct grid_table *pended; /* where the keys were marked; borrowed from sites */
     struct grid_buf reply_text;
+    struct grid_edit edits[2];
+    size_t n_edits;
+
+    /* the answer */
+    bool rewriting;
+    struct grid_rewrite rewrite;
 
     uint64_t keys[GRID_MAX_KEYS];
 };

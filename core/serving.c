@@ -6,12 +6,13 @@
  *           spans fields is checked at the end of each mapping.
  * Promise   All faults of a text are collected. On success everything lives in the arena of one struct parsed, views
  *           and all; on failure nothing is left behind.
- * Source    behaviour.md J.2, O.7, O.23, O.38, O.52, O.56; design.md 7.
- * Not here  Order and admission of candidates and the marks of clusters (sites.c), files and their watching (hosts).
+ * Source    behaviour.md J.2, O.7, O.16, O.23, O.38, O.52, O.56; design.md 7.
+ * Not here  Order and admission of candidates (sites.c), files and their watching (hosts).
  */
 #include "serving.h"
 
 #include "places.h"
+#include "tag.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define MS_A_SECOND 1000u
@@ -133,6 +134,8 @@ static void read_candidates(struct grid_fields *in, const struct grid_field *fie
         bool read = grid_fields_object(in, candidate_fields, COUNT(candidate_fields), &slot, NULL);
         if (!kept)
             continue;
+        if (slot.candidate.cluster.ptr)
+            grid_tag_mark(slot.candidate.cluster, slot.candidate.mark);
         candidates[walk.i] = slot.candidate;
         offsets[walk.i] = slot.cluster_offset;
         for (size_t i = 0; read && i < walk.i; i++)
@@ -216,6 +219,10 @@ static bool has_cluster(const struct grid_serving *serving, struct grid_str name
     return false;
 }
 
+/* A name in a message that holds two: its beginning, so that both fit. */
+#define MAX_SHOWN 60u
+#define SHOWN(s) (int)((s).len < MAX_SHOWN ? (s).len : MAX_SHOWN), (s).ptr
+
 static void check_clusters(struct grid_fields *in, const struct parsed *parsed)
 {
     const struct grid_serving *serving = &parsed->serving;
@@ -226,6 +233,29 @@ static void check_clusters(struct grid_fields *in, const struct parsed *parsed)
         grid_values_stand_at(in, "candidates[%zu].cluster", i);
         grid_fields_refuse(in, GRID_E_CONFLICT, parsed->cluster_offsets[i],
                            "cluster %.*s: it must be the name of one of the clusters", GRID_FMT(name));
+    }
+}
+
+/* An id that is led home by its mark must have one home (O.16, O.39). Each later cluster is told of once. */
+static void check_marks(struct grid_fields *in, const struct parsed *parsed)
+{
+    const struct grid_serving_candidate *all = parsed->serving.candidates;
+    for (size_t i = 0; i < parsed->serving.n_candidates; i++) {
+        const struct grid_serving_candidate *twin = NULL;
+        bool told = !all[i].cluster.ptr;
+        for (size_t k = 0; k < i && !told; k++) {
+            if (!all[k].cluster.ptr || memcmp(all[k].mark, all[i].mark, sizeof all[i].mark) != 0)
+                continue;
+            told = grid_str_eq(all[k].cluster, all[i].cluster);
+            twin = twin ? twin : &all[k];
+        }
+        if (told || !twin)
+            continue;
+        grid_values_stand_at(in, "candidates[%zu].cluster", i);
+        grid_fields_refuse(in, GRID_E_CONFLICT, parsed->cluster_offsets[i],
+                           "clusters %.*s and %.*s have the same mark, %.8s: ids could not tell them apart; one of "
+                           "them must have another name",
+                           SHOWN(twin->cluster), SHOWN(all[i].cluster), all[i].mark);
     }
 }
 
@@ -240,6 +270,7 @@ static void read_all(struct grid_fields *in, struct parsed *parsed)
     /* A list of clusters that was itself refused would make every candidate wrong. */
     if (parsed->serving.clusters)
         check_clusters(in, parsed);
+    check_marks(in, parsed);
     parsed->serving.window_ms = parsed->window_secs * MS_A_SECOND;
 }
 

@@ -77,6 +77,7 @@ static bool add_candidates(struct grid_config *config, const struct grid_serving
         to->model = from->name;
         to->site = from->site;
         to->cluster = from->cluster;
+        memcpy(to->mark, from->mark, sizeof to->mark);
         to->admitted = from->admission == GRID_NEW_AND_EXISTING;
         to->cluster_index = cluster_index(config, from->cluster);
         to->pair = grid_stats_pair_of(stats, from->site, from->cluster);
@@ -87,8 +88,8 @@ static bool add_candidates(struct grid_config *config, const struct grid_serving
 }
 
 struct grid_config *grid_sites_config_new(const struct grid_alloc *alloc, const struct grid_settings *settings,
-                                          struct grid_shared_serving *shared, uint64_t max_body_bytes,
-                                          struct grid_stats *stats)
+                                          struct grid_shared_serving *shared, struct grid_tag_ring *ring,
+                                          uint64_t max_body_bytes, struct grid_stats *stats)
 {
     struct grid_config *config = grid_take(alloc, sizeof *config);
     if (!config)
@@ -97,6 +98,7 @@ struct grid_config *grid_sites_config_new(const struct grid_alloc *alloc, const 
     config->alloc = alloc;
     config->settings = *settings;
     config->serving = grid_sites_share_ref(shared);
+    config->ring = grid_tag_ring_ref(ring);
     config->max_body_bytes = max_body_bytes;
     if (shared && !add_candidates(config, shared->serving, stats)) {
         grid_sites_config_unref(config);
@@ -121,6 +123,7 @@ void grid_sites_config_unref(struct grid_config *config)
     grid_give(config->alloc, config->candidates);
     grid_give(config->alloc, config->clusters);
     grid_sites_share_unref(config->serving);
+    grid_tag_ring_unref(config->ring);
     grid_give(config->alloc, config);
 }
 

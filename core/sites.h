@@ -3,8 +3,8 @@
  *
  * Story     router.c builds a config at each load and a new order of sites at each refresh; a request takes one
  *           snapshot and sees nothing else of either until it ends.
- * Owns      A config owns the parsed serving config and a reference to each cluster's table; a snapshot owns its
- *           config.
+ * Owns      A config owns the parsed serving config, the keys of tags and a reference to each cluster's table; a
+ *           snapshot owns its config.
  * Promise   Immutable once built, counted, freed by whoever lets go last, on any thread.
  * Source    behaviour.md A, E.1.
  * Not here  depths (window.h), the choice (select.h).
@@ -17,6 +17,7 @@
 #include "index.h"
 #include "stats.h"
 #include "str.h"
+#include "tag.h"
 
 /* A parsed serving config that several configs may share: a plugin reload keeps it. */
 struct grid_shared_serving {
@@ -36,6 +37,7 @@ struct grid_config_cluster {
 
 struct grid_config_candidate {
     struct grid_str model, site, cluster;
+    char mark[GRID_TAG_MARK_BYTES]; /* the cluster's */
     bool admitted;
     uint32_t cluster_index; /* into clusters */
     struct grid_stats_pair *pair;
@@ -46,17 +48,18 @@ struct grid_config {
     const struct grid_alloc *alloc;
     struct grid_settings settings;
     struct grid_shared_serving *serving;
+    struct grid_tag_ring *ring; /* the keys of tags */
     uint64_t max_body_bytes;
     struct grid_config_candidate *candidates; /* inference models only, in config order */
     size_t n_candidates;
     struct grid_config_cluster *clusters; /* distinct, in config order */
     size_t n_clusters;
 };
-/* The candidates and their distinct clusters, with tables still NULL; references to `shared` are added. NULL for want
- * of memory. */
+/* The candidates and their distinct clusters, with tables still NULL; references to `shared` and `ring` are added.
+ * NULL for want of memory. */
 struct grid_config *grid_sites_config_new(const struct grid_alloc *alloc, const struct grid_settings *settings,
-                                          struct grid_shared_serving *shared, uint64_t max_body_bytes,
-                                          struct grid_stats *stats);
+                                          struct grid_shared_serving *shared, struct grid_tag_ring *ring,
+                                          uint64_t max_body_bytes, struct grid_stats *stats);
 struct grid_config *grid_sites_config_ref(struct grid_config *config);
 void grid_sites_config_unref(struct grid_config *config);
 

@@ -190,6 +190,8 @@ void grid_stats_each(struct grid_stats *stats, grid_series_fn *fn, void *ctx)
                                          "Changed configurations handled, by result.", "result"};
     static const struct family resets = {"grid_route_cluster_resets_total",
                                          "Clusters forgotten because their engine restarted.", NULL};
+    static const struct family untagged = {
+        "grid_untagged_answers_total", "Answers whose ids got no tag because they came with a content coding.", NULL};
     static const char *const reload_names[] = {"applied", "reused", "rejected"};
 
     for (size_t i = 0; i < GRID_N_OUTCOMES; i++)
@@ -200,4 +202,5 @@ void grid_stats_each(struct grid_stats *stats, grid_series_fn *fn, void *ctx)
     for (size_t i = 0; i < GRID_N_RELOADS; i++)
         emit(&reload, reload_names[i], &stats->reloads[i], fn, ctx);
     emit(&resets, NULL, &stats->resets, fn, ctx);
+    emit(&untagged, NULL, &stats->untagged, fn, ctx);
 }

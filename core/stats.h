@@ -23,8 +23,8 @@
     X(FALLBACK, "fallback")       /* to a cluster without a healthy host, since no admitted one has any */             \
     X(PINNED, "pinned")           /* to the cluster that an id names */                                                \
     X(FAILOVER, "failover")       /* there, after another site did not take it: counted beside the first decision */   \
-    X(NOT_READY, "not_ready")     /* the model is known, no site admits */                                             \
-    X(NO_ROUTE, "no_route")       /* no candidate serves the model */                                                  \
+    X(NOT_READY, "not_ready")     /* the model, or the cluster that an id names, is known, and does not admit */       \
+    X(NO_ROUTE, "no_route")       /* no candidate serves the model; an id leads nowhere */                             \
     X(BAD_REQUEST, "bad_request") /* no model, too large, an upgrade, a coding that cannot be read */                  \
     X(SHED, "shed")               /* kept free: this gateway does not shed */
 enum grid_verdict {
@@ -54,6 +54,7 @@ struct grid_stats {
     struct grid_count refusals[GRID_N_VERDICTS]; /* the first GRID_N_SITE_VERDICTS unused */
     struct grid_count reloads[GRID_N_RELOADS];
     struct grid_count resets;
+    struct grid_count untagged;
     _Atomic(struct grid_stats_pair *) pairs; /* grows at the head, never shrinks */
     unsigned n_pairs;
     const struct grid_alloc *alloc;

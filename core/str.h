@@ -47,4 +47,25 @@ static inline char grid_str_lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
+/* Equal to a text in lower case, without regard to ASCII case? */
+static inline bool grid_str_eq_nocase(struct grid_str a, struct grid_str lower)
+{
+    if (a.len != lower.len)
+        return false;
+    for (size_t i = 0; i < a.len; i++)
+        if (grid_str_lower(a.ptr[i]) != lower.ptr[i])
+            return false;
+    return true;
+}
+
+/* Without the blanks around it. */
+static inline struct grid_str grid_str_trim(struct grid_str s)
+{
+    while (s.len && (s.ptr[0] == ' ' || s.ptr[0] == '\t'))
+        s.ptr++, s.len--;
+    while (s.len && (s.ptr[s.len - 1] == ' ' || s.ptr[s.len - 1] == '\t'))
+        s.len--;
+    return s;
+}
+
 #endif

@@ -27,8 +27,8 @@ struct grid_tag_ring;
 /* Copies nothing of the keys but their keyed states: the caller wipes its own. NULL for want of memory. Each key has at
  * least GRID_TAG_MIN_KEY_BYTES; n is at most GRID_TAG_MAX_KEYS. alloc must outlive the ring. */
 struct grid_tag_ring *grid_tag_ring_new(const struct grid_alloc *alloc, const struct grid_str *keys, size_t n);
-struct grid_tag_ring *grid_tag_ring_ref(struct grid_tag_ring *ring);
-void grid_tag_ring_unref(struct grid_tag_ring *ring); /* NULL is fine */
+struct grid_tag_ring *grid_tag_ring_ref(struct grid_tag_ring *ring); /* NULL is fine, here and below */
+void grid_tag_ring_unref(struct grid_tag_ring *ring);
 bool grid_tag_ring_keyed(const struct grid_tag_ring *ring);
 
 /* The mark of a cluster: the first 4 bytes of SHA-256 of its name, in lower-case hex. */

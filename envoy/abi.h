@@ -58,10 +58,15 @@ bool envoy_dynamic_module_callback_http_get_header(void *stream, int map, struct
                                                    size_t index, size_t *out_count);
 /* Replaces; a value of {NULL, 0} removes. */
 bool envoy_dynamic_module_callback_http_set_header(void *stream, int map, struct grid_str name, struct grid_str value);
+/* Adds, also beside one of that name. */
+bool envoy_dynamic_module_callback_http_add_header(void *stream, int map, struct grid_str name, struct grid_str value);
 size_t envoy_dynamic_module_callback_http_get_body_size(void *stream, int body);
 size_t envoy_dynamic_module_callback_http_get_body_chunks_size(void *stream, int body);
 bool envoy_dynamic_module_callback_http_get_body_chunks(void *stream, int body, struct grid_str *out);
+/* From the front. */
 bool envoy_dynamic_module_callback_http_drain_body(void *stream, int body, size_t bytes);
+/* At the end. Slices that are there stay where they are. While the trailers hook runs, what is appended to a buffer
+ * that does not exist goes on at once, ahead of the trailers. */
 bool envoy_dynamic_module_callback_http_append_body(void *stream, int body, struct grid_str bytes);
 /* True: what is "received" is what an earlier filter buffered, so it must not be read twice. */
 bool envoy_dynamic_module_callback_http_received_buffered_request_body(void *stream);

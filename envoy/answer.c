@@ -1,14 +1,52 @@
 /*
  * answer.c - the answer side of a stream
  *
- * Story     The core learns the answer's status, x-grid-* name the site. An answer that Envoy made itself gets the
- *           error body of the API.
- * Promise   An answer of a site passes through as it comes.
- * Source    behaviour.md L, O (13, 41).
+ * Story     The core learns the answer's status, x-grid-* name the site. Where ids of stored state are to be tagged,
+ *           each piece of the body goes through the core. An answer that Envoy made itself gets the error body of the
+ *           API.
+ * Promise   An answer of a site passes through as it comes: no piece waits for the next, and only tags are added.
+ * Source    behaviour.md H.7, L, O (13, 41, 55).
  */
 #include "filter.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+
+enum { MANY_SLICES = 64 }; /* of one piece; more leave the stack */
+
+/* ---- the head ------------------------------------------------------------------------------------------------ */
+
+/* What of an answer's head is asked for. Views live until a setter is called. */
+struct answer_head {
+    int status;
+    struct grid_str type, coding;
+    bool forged;
+};
+
+/* One look at the head; false: no memory, and nothing is known of it. */
+static bool read_head(void *envoy, struct answer_head *out)
+{
+    struct grid_header room[GRID_MANY_HEADERS];
+    size_t n = 0;
+    struct grid_header *headers = grid_headers_read(envoy, ENVOY_RESPONSE_HEADERS, room, &n);
+    *out = (struct answer_head){0};
+    if (!headers)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (grid_bridge_same(headers[i].name, GRID_TEXT(":status")))
+            out->status = grid_bridge_status(headers[i].value);
+        else if (grid_bridge_same(headers[i].name, GRID_TEXT("content-type")))
+            out->type = headers[i].value;
+        else if (grid_bridge_same(headers[i].name, GRID_TEXT("content-encoding")))
+            out->coding = headers[i].value;
+    }
+    out->forged = grid_headers_forged(ENVOY_RESPONSE_HEADERS, headers, n) < n;
+    if (headers != room)
+        free(headers);
+    return true;
+}
+
+/* ---- an answer of Envoy's own ---------------------------------------------------------------------------------- */
 
 /* Whose doing an answer of Envoy's own is (behaviour.md O.13). */
 static enum grid_answer blame(uint64_t flags)
@@ -32,14 +70,13 @@ static enum grid_answer whose(void *envoy, const struct grid_filter *filter, uin
 }
 
 /* Statuses that Envoy itself answers with, in plain text or without a body. Other filters' own bodies stay. */
-static bool envoy_made(void *envoy, int status)
+static bool envoy_made(const struct answer_head *head)
 {
     static const int own[] = {400, 404, 408, 413, 431, 500, 502, 503, 504};
-    struct grid_str type = grid_bridge_header(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("content-type"));
-    if (type.len > 0 && !grid_bridge_starts(type, GRID_TEXT("text/plain")))
+    if (head->type.len > 0 && !grid_bridge_starts(head->type, GRID_TEXT("text/plain")))
         return false;
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
-        if (own[i] == status)
+        if (own[i] == head->status)
             return true;
     }
     return false;
@@ -62,38 +99,78 @@ static void replace_answer(void *envoy, struct grid_filter *filter, int status, 
         ENVOY(http_append_body)(envoy, ENVOY_RESPONSE_BUFFERED, reply->body);
 }
 
-/* The answer's x-grid-*: ours, and none that a site made up. */
-static void name_site(void *envoy, const struct grid_decision *decision)
+/* ---- an answer of a site ------------------------------------------------------------------------------------- */
+
+/* The core learns how it ended, and says whether ids in the body get their tag. The answer's x-grid-* are ours, and
+ * none that a site made up. */
+static void take_answer(void *envoy, struct grid_filter *filter, const struct answer_head *head, enum grid_answer from,
+                        bool end)
 {
-    grid_headers_clean(envoy, ENVOY_RESPONSE_HEADERS);
-    ENVOY(http_set_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-site"), decision->site);
-    ENVOY(http_set_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-backend"), decision->cluster);
+    const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
+    grid_learn(filter->ticket, head->status, from, grid_module_now_ms(), NULL);
+    if (from == GRID_FROM_SITE && !end && !filter->head_only)
+        filter->tagging = grid_answer_begin(filter->ticket, head->status, head->type, head->coding);
+    if (filter->tagging)
+        grid_bridge_remove(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("content-length"));
+    if (head->forged)
+        grid_headers_clean(envoy, ENVOY_RESPONSE_HEADERS);
+    ENVOY(http_add_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-site"), decision->site);
+    ENVOY(http_add_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-backend"), decision->cluster);
+    grid_meta_write(envoy, filter);
 }
 
 int ON(http_filter_response_headers)(void *envoy, void *stream, bool end)
 {
     struct grid_filter *filter = stream;
-    if (filter->kind == GRID_FILTER_OPS || filter->stage == GRID_FILTER_REPLIED)
-        return ENVOY_HEADERS_CONTINUE;
-    struct grid_str text = grid_bridge_header(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT(":status"));
-    int status = grid_bridge_status(text);
+    struct answer_head head;
     uint64_t flags = 0;
+    if (filter->kind == GRID_FILTER_OPS || filter->stage == GRID_FILTER_REPLIED || !read_head(envoy, &head))
+        return ENVOY_HEADERS_CONTINUE;
     if (filter->local)
         ENVOY(http_filter_get_attribute_int)(envoy, ENVOY_ATTRIBUTE_RESPONSE_FLAGS, &flags);
     filter->answered = !filter->local;
-    if (filter->ticket && grid_bridge_forwarded(grid_ticket_decision(filter->ticket))) {
-        grid_learn(filter->ticket, status, whose(envoy, filter, flags), grid_module_now_ms(), NULL);
-        name_site(envoy, grid_ticket_decision(filter->ticket));
-        grid_meta_write(envoy, filter);
-    }
-    if (filter->local && envoy_made(envoy, status))
-        replace_answer(envoy, filter, status, flags, end);
+    bool replace = filter->local && envoy_made(&head);
+    if (filter->ticket && grid_bridge_forwarded(grid_ticket_decision(filter->ticket)))
+        take_answer(envoy, filter, &head, whose(envoy, filter, flags), end);
+    if (replace)
+        replace_answer(envoy, filter, head.status, flags, end);
     return ENVOY_HEADERS_CONTINUE;
+}
+
+/* Where bytes of the answer go on. */
+struct outlet {
+    void *envoy;
+    int body;
+};
+
+/* Envoy copies them behind what is there, which stays where it is. */
+static void put(void *ctx, struct grid_str bytes)
+{
+    const struct outlet *outlet = ctx;
+    ENVOY(http_append_body)(outlet->envoy, outlet->body, bytes);
+}
+
+/* A piece of the answer goes through the core: it goes on as it came, or what the core put behind it goes on. */
+static void tag_piece(void *envoy, struct grid_filter *filter, bool end)
+{
+    struct outlet outlet = {envoy, ENVOY_RESPONSE_RECEIVED};
+    struct grid_str room[MANY_SLICES];
+    size_t bytes = ENVOY(http_get_body_size)(envoy, outlet.body);
+    size_t n = ENVOY(http_get_body_chunks_size)(envoy, outlet.body);
+    struct grid_str *slices = n <= MANY_SLICES ? room : malloc(n * sizeof(*slices));
+    if (slices && (n == 0 || ENVOY(http_get_body_chunks)(envoy, outlet.body, slices)) &&
+        !grid_answer_body(filter->ticket, slices, n, end, put, &outlet))
+        ENVOY(http_drain_body)(envoy, outlet.body, bytes);
+    filter->tagging = slices && !end; /* without memory for the list the rest passes as it is */
+    if (slices != room)
+        free(slices);
 }
 
 int ON(http_filter_response_body)(void *envoy, void *stream, bool end)
 {
     struct grid_filter *filter = stream;
+    if (filter->tagging)
+        tag_piece(envoy, filter, end);
     if (!filter->replace_body)
         return ENVOY_BODY_CONTINUE;
     size_t bytes = ENVOY(http_get_body_size)(envoy, ENVOY_RESPONSE_RECEIVED);
@@ -103,9 +180,14 @@ int ON(http_filter_response_body)(void *envoy, void *stream, bool end)
     return ENVOY_BODY_CONTINUE;
 }
 
+/* Trailers end the body: what was held back goes ahead of them. */
 int ON(http_filter_response_trailers)(void *envoy, void *stream)
 {
-    (void)envoy, (void)stream;
+    struct grid_filter *filter = stream;
+    struct outlet outlet = {envoy, ENVOY_RESPONSE_BUFFERED};
+    if (filter->tagging)
+        grid_answer_body(filter->ticket, NULL, 0, true, put, &outlet);
+    filter->tagging = false;
     return ENVOY_TRAILERS_CONTINUE;
 }
 
@@ -114,5 +196,6 @@ int ON(http_filter_local_reply)(void *envoy, void *stream, uint32_t status, stru
     struct grid_filter *filter = stream;
     (void)envoy, (void)status, (void)details, (void)reset;
     filter->local = filter->stage != GRID_FILTER_REPLIED;
+    filter->tagging = false; /* the site's answer, if there was one, is over */
     return ENVOY_LOCAL_REPLY_CONTINUE;
 }

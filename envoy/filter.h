@@ -33,6 +33,7 @@ struct grid_filter {
     bool local;                 /* Envoy made the answer, not the site and not we */
     bool answered;              /* the site's answer has begun */
     bool replace_body;          /* the answer's body becomes `failure` */
+    bool tagging;               /* the answer's body goes through the core, piece by piece */
     struct grid_reply failure;
     bool metadata, metadata_written; /* wanted; done for the answer (meta.c) */
 
@@ -75,6 +76,18 @@ void grid_meta_end(void *envoy, struct grid_filter *filter);
 void grid_reuse_note(struct grid_str local_address, uint64_t now_ms);
 /* One had come shortly before `since_ms`: the connection was idle then, not new. */
 bool grid_reuse_known(struct grid_str local_address, uint64_t since_ms);
+/* ---- a held body (edit.c) ---------------------------------------------------------------------------------------- */
+
+/* Where a body lies: held by us first, then what came with this call (unless that is the same buffer). */
+struct grid_body {
+    int kinds[2];
+    size_t n;
+};
+
+#define GRID_EDIT_PIECE_BYTES (256u << 10)
+
+/* Applies the core's edits. False: no memory; the body is then in disorder and must not go on. */
+bool grid_edit_body(void *envoy, const struct grid_body *body, const struct grid_edit *edits, size_t n);
 
 /* ---- header maps (headers.c) ------------------------------------------------------------------------------------ */
 

@@ -2,7 +2,7 @@
  * meta.c - what became of a request, as Envoy's dynamic metadata `grid`
  *
  * Story     The access log and the tracer read it: site, cluster, outcome, reason, blocks, run, worth, depth, pinned,
- *           attempts. It is written in one piece when the answer begins, so that it names the site that answered after
+ *           attempts, ids tagged. It is written in one piece when the answer begins, so that it names the site that answered after
  *           any failover, and again at the end when something was added.
  * Promise   Only when somebody reads it (the filter's config says "metadata"), and never text of a request.
  * Form      A google.protobuf.Struct, encoded here: three kinds of value, no library.
@@ -118,6 +118,7 @@ static void put_decision(struct wire *out, const struct grid_filter *filter)
     put_number(out, GRID_TEXT("depth"), depth_of(filter->ticket, decision));
     put_bool(out, GRID_TEXT("pinned"), decision->pinned);
     put_number(out, GRID_TEXT("attempts"), filter->retries + 1.);
+    put_number(out, GRID_TEXT("tagged"), (double)grid_answer_tagged(filter->ticket));
     if (filter->number > 0)
         put_number(out, GRID_TEXT("ticket"), (double)filter->number);
 }
@@ -134,6 +135,6 @@ void grid_meta_write(void *envoy, struct grid_filter *filter)
 
 void grid_meta_end(void *envoy, struct grid_filter *filter)
 {
-    if (!filter->metadata_written)
+    if (!filter->metadata_written || grid_answer_tagged(filter->ticket) > 0)
         grid_meta_write(envoy, filter);
 }

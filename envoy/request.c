@@ -3,12 +3,15 @@
  *
  * Story     Head: read into a ticket, forged headers removed. Body: held while the core wants it, shown to it in place
  *           at its end (or as cut when it passes the limit). Then the decision (pick.c), and either the stream goes
- *           on or the core's reply is sent.
- * Promise   A body is never copied and never changed.
+ *           on or the core's reply is sent. Ids of stored state go on without their tag: in the path, and in the body
+ *           where it lies (edit.c).
+ * Promise   A body is never copied whole, and nothing of it changes but those ids.
  * Not here  Choosing (core, pick.c), the answer (answer.c).
  */
 #include "filter.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -16,14 +19,28 @@ enum {
     BUFFER_SLACK = 2u << 20, /* over the body's limit, so that the refusal is ours and not Envoy's plain 413 */
 };
 
+/* What the site gets is not always what the client sent: ids without their tags, and no leave to code an answer in
+ * which ids are to be found. */
+static void change_head(void *envoy, const struct grid_filter *filter, const struct grid_decision *decision)
+{
+    if (decision->path.ptr)
+        ENVOY(http_set_header)(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT(":path"), decision->path);
+    if (grid_ticket_tags(filter->ticket))
+        grid_bridge_remove(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("accept-encoding"));
+}
+
 /* True when the stream goes on. A route without our specifier is left as it is. `bytes`: of the body. */
 static bool decide(void *envoy, struct grid_filter *filter, uint64_t bytes)
 {
     grid_pick_decide(envoy, filter);
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
     filter->stage = GRID_FILTER_DECIDED;
-    grid_pick_arm(envoy, filter, bytes);
-    if (grid_bridge_forwarded(decision) || decision->reply.status == 0)
+    if (grid_bridge_forwarded(decision)) {
+        change_head(envoy, filter, decision);
+        grid_pick_arm(envoy, filter, bytes);
+        return true;
+    }
+    if (decision->reply.status == 0)
         return true;
     grid_filter_reply(envoy, filter, &decision->reply);
     return false;
@@ -104,21 +121,15 @@ int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
 
 /* ---- body ---------------------------------------------------------------------------------------------------- */
 
-/* Where the body lies: held by us first, then what came with this call (unless that is the same buffer). */
-struct body_parts {
-    int kinds[2];
-    size_t n;
-};
-
-static struct body_parts parts_of(void *envoy, bool received)
+static struct grid_body parts_of(void *envoy, bool received)
 {
-    struct body_parts parts = {{ENVOY_REQUEST_BUFFERED, ENVOY_REQUEST_RECEIVED}, 1};
+    struct grid_body parts = {{ENVOY_REQUEST_BUFFERED, ENVOY_REQUEST_RECEIVED}, 1};
     if (received && !ENVOY(http_received_buffered_request_body)(envoy))
         parts.n = 2;
     return parts;
 }
 
-static uint64_t body_bytes(void *envoy, const struct body_parts *parts)
+static uint64_t body_bytes(void *envoy, const struct grid_body *parts)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < parts->n; i++)
@@ -140,7 +151,7 @@ static size_t cut_at(struct grid_str *slices, size_t n, uint64_t limit)
 }
 
 /* Shows the core the body where it lies. False: no memory for the list of slices. */
-static bool show_body(void *envoy, struct grid_filter *filter, const struct body_parts *parts, bool cut)
+static bool show_body(void *envoy, struct grid_filter *filter, const struct grid_body *parts, bool cut)
 {
     struct grid_str room[MANY_SLICES];
     size_t counts[2] = {0, 0}, n = 0;
@@ -163,11 +174,38 @@ static bool show_body(void *envoy, struct grid_filter *filter, const struct body
     return true;
 }
 
-/* The body is as complete as the core gets it. True when the stream goes on. */
-static bool finish_body(void *envoy, struct grid_filter *filter, const struct body_parts *parts, bool cut)
+/* A length that was given stays true; without one the body is framed as it goes. */
+static void change_length(void *envoy, uint64_t bytes)
 {
-    if (show_body(envoy, filter, parts, cut))
-        return decide(envoy, filter, cut ? UINT64_MAX : body_bytes(envoy, parts));
+    char text[24];
+    if (grid_bridge_header(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("content-length")).len == 0)
+        return;
+    int len = snprintf(text, sizeof(text), "%" PRIu64, bytes);
+    ENVOY(http_set_header)
+    (envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("content-length"), (struct grid_str){text, (size_t)len});
+}
+
+/* Takes the tags off the ids in the body. False: no memory. */
+static bool change_body(void *envoy, const struct grid_filter *filter, const struct grid_body *parts)
+{
+    size_t n = 0;
+    const struct grid_edit *edits = grid_ticket_edits(filter->ticket, &n);
+    if (n == 0)
+        return true;
+    if (!grid_edit_body(envoy, parts, edits, n))
+        return false;
+    change_length(envoy, body_bytes(envoy, parts));
+    return true;
+}
+
+/* The body is as complete as the core gets it. True when the stream goes on. */
+static bool finish_body(void *envoy, struct grid_filter *filter, const struct grid_body *parts, bool cut)
+{
+    bool good = show_body(envoy, filter, parts, cut);
+    if (good && !decide(envoy, filter, cut ? UINT64_MAX : body_bytes(envoy, parts)))
+        return false;
+    if (good && change_body(envoy, filter, parts))
+        return true;
     grid_filter_fail(envoy, filter, 500);
     return false;
 }
@@ -179,7 +217,7 @@ int ON(http_filter_request_body)(void *envoy, void *stream, bool end)
         return ENVOY_BODY_STOP;
     if (filter->stage != GRID_FILTER_BODY)
         return ENVOY_BODY_CONTINUE;
-    struct body_parts parts = parts_of(envoy, true);
+    struct grid_body parts = parts_of(envoy, true);
     bool over = body_bytes(envoy, &parts) > grid_ticket_max_body(filter->ticket);
     if (!over && !end)
         return ENVOY_BODY_STOP_AND_BUFFER;
@@ -193,7 +231,7 @@ int ON(http_filter_request_trailers)(void *envoy, void *stream)
         return ENVOY_TRAILERS_STOP;
     if (filter->stage != GRID_FILTER_BODY)
         return ENVOY_TRAILERS_CONTINUE;
-    struct body_parts parts = parts_of(envoy, false);
+    struct grid_body parts = parts_of(envoy, false);
     bool over = body_bytes(envoy, &parts) > grid_ticket_max_body(filter->ticket);
     return finish_body(envoy, filter, &parts, over) ? ENVOY_TRAILERS_CONTINUE : ENVOY_TRAILERS_STOP;
 }

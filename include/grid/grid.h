@@ -126,6 +126,7 @@ struct grid_serving_candidate {
     enum grid_kind kind;
     enum grid_admission admission;
     struct grid_str name, site, cluster;
+    char mark[8]; /* the cluster's, in tagged ids; no two clusters have the same (behaviour.md O.16) */
 };
 
 struct grid_serving_tls { /* all empty: plain text */

@@ -103,6 +103,14 @@ bool ENVOY(http_set_header)(void *stream, int map, struct grid_str name, struct 
     return true;
 }
 
+bool ENVOY(http_add_header)(void *stream, int map, struct grid_str name, struct grid_str value)
+{
+    struct fake_headers *headers = &((struct fake_stream *)stream)->headers[map];
+    move_headers(headers);
+    add_header(headers, name, value);
+    return true;
+}
+
 static struct fake_body *body_of(void *stream, int body)
 {
     struct fake_stream *s = stream;
@@ -130,9 +138,9 @@ bool ENVOY(http_get_body_chunks)(void *stream, int body, struct grid_str *out)
 
 bool ENVOY(http_drain_body)(void *stream, int body, size_t bytes)
 {
-    if (bytes != body_of(stream, body)->bytes)
-        abort(); /* the module only ever drains all of it */
-    free_body(body_of(stream, body));
+    if (bytes > body_of(stream, body)->bytes)
+        abort(); /* more than there is */
+    drain_body(body_of(stream, body), bytes);
     return true;
 }
 
@@ -459,18 +467,47 @@ void fake_send_trailers(struct fake_stream *stream)
     hook_returned(stream);
 }
 
+static void answer_on(struct fake_stream *stream)
+{
+    move_out(&stream->bodies[ENVOY_RESPONSE_BUFFERED], &stream->answer, &stream->answer_bytes);
+    move_out(&stream->bodies[ENVOY_RESPONSE_RECEIVED], &stream->answer, &stream->answer_bytes);
+}
+
+void fake_answer_head(struct fake_stream *stream, const char *lines, bool end)
+{
+    read_lines(&stream->headers[ENVOY_RESPONSE_HEADERS], lines);
+    if (ON(http_filter_response_headers)(stream, stream->filter, end) != ENVOY_HEADERS_CONTINUE)
+        abort(); /* no answer waits */
+    hook_returned(stream);
+    answer_on(stream);
+}
+
+void fake_answer_slice(struct fake_stream *stream, const char *bytes, size_t len)
+{
+    add_slice(&stream->bodies[ENVOY_RESPONSE_RECEIVED], bytes, len);
+}
+
+void fake_answer_piece(struct fake_stream *stream, const char *bytes, size_t len, bool end)
+{
+    fake_answer_slice(stream, bytes, len);
+    if (ON(http_filter_response_body)(stream, stream->filter, end) != ENVOY_BODY_CONTINUE)
+        abort(); /* no piece of it either */
+    hook_returned(stream);
+    answer_on(stream);
+}
+
+void fake_answer_trailers(struct fake_stream *stream)
+{
+    if (ON(http_filter_response_trailers)(stream, stream->filter) != ENVOY_TRAILERS_CONTINUE)
+        abort();
+    answer_on(stream);
+}
+
 void fake_answer(struct fake_stream *stream, const char *lines, const char *body)
 {
-    struct fake_body *received = &stream->bodies[ENVOY_RESPONSE_RECEIVED];
-    read_lines(&stream->headers[ENVOY_RESPONSE_HEADERS], lines);
-    ON(http_filter_response_headers)(stream, stream->filter, !*body);
-    hook_returned(stream);
-    if (*body) {
-        add_slice(received, body, strlen(body));
-        ON(http_filter_response_body)(stream, stream->filter, true);
-    }
-    move_out(&stream->bodies[ENVOY_RESPONSE_BUFFERED], &stream->answer, &stream->answer_bytes);
-    move_out(received, &stream->answer, &stream->answer_bytes);
+    fake_answer_head(stream, lines, !*body);
+    if (*body)
+        fake_answer_piece(stream, body, strlen(body), true);
 }
 
 void fake_local_answer(struct fake_stream *stream, int status, uint64_t flags, const char *lines, const char *body)

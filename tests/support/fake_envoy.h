@@ -34,8 +34,10 @@ struct fake_stream {
     uint64_t flags;            /* attribute 17 */
     int selects;               /* how often the cluster specifier is asked in one clearing */
     char cluster[300];         /* chosen; "" for none */
-    double ticket;             /* grid.ticket of the dynamic metadata; 0: not set */
-    char local_address[64];    /* attribute 51: our end of the connection to the site; "" before there is one */
+    char metadata[1024];       /* the struct that was set last */
+    size_t metadata_bytes;
+    double ticket;          /* grid.ticket of the dynamic metadata; 0: not set */
+    char local_address[64]; /* attribute 51: our end of the connection to the site; "" before there is one */
 
     /* what went to the site */
     bool head_sent, end_sent;
@@ -91,6 +93,11 @@ void fake_send_trailers(struct fake_stream *stream);
 bool fake_retry(struct fake_stream *stream, const char *local_address);
 /* The answer of a site, and one of Envoy's own. */
 void fake_answer(struct fake_stream *stream, const char *lines, const char *body);
+/* An answer of a site piece by piece; a piece may begin with slices that were given before it. */
+void fake_answer_head(struct fake_stream *stream, const char *lines, bool end);
+void fake_answer_slice(struct fake_stream *stream, const char *bytes, size_t len);
+void fake_answer_piece(struct fake_stream *stream, const char *bytes, size_t len, bool end);
+void fake_answer_trailers(struct fake_stream *stream);
 void fake_local_answer(struct fake_stream *stream, int status, uint64_t flags, const char *lines, const char *body);
 void fake_close(struct fake_stream *stream);
 /* A header of the map as it is now, as text with static storage; NULL without it. */

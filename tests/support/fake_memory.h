@@ -96,6 +96,24 @@ static inline void free_body(struct fake_body *body)
     body->n = body->bytes = 0;
 }
 
+/* From the front. What is left of a slice moves. */
+static inline void drain_body(struct fake_body *body, size_t bytes)
+{
+    size_t gone = 0;
+    body->bytes -= bytes;
+    while (bytes > 0 && bytes >= body->slices[gone].len) {
+        bytes -= body->slices[gone].len;
+        drop(body->slices[gone++]);
+    }
+    body->n -= gone;
+    memmove(body->slices, body->slices + gone, body->n * sizeof(body->slices[0]));
+    if (bytes > 0) {
+        struct grid_str old = body->slices[0];
+        body->slices[0] = fresh((struct grid_str){old.ptr + bytes, old.len - bytes});
+        drop(old);
+    }
+}
+
 static inline void move_body(struct fake_body *from, struct fake_body *to)
 {
     for (size_t i = 0; i < from->n; i++)

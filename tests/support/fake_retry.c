@@ -21,6 +21,16 @@ bool ENVOY(cluster_specifier_get_attribute_string)(void *context, int attribute,
     return ENVOY(http_filter_get_attribute_string)(context, attribute, out);
 }
 
+bool ENVOY(http_set_dynamic_metadata_struct)(void *stream, struct grid_str space, struct grid_str bytes)
+{
+    struct fake_stream *s = stream;
+    if (!same(space, text_of("grid")) || bytes.len > sizeof(s->metadata))
+        abort();
+    memcpy(s->metadata, bytes.ptr, bytes.len);
+    s->metadata_bytes = bytes.len;
+    return true;
+}
+
 void ENVOY(http_set_dynamic_metadata_number)(void *stream, struct grid_str space, struct grid_str key, double value)
 {
     if (same(space, text_of("grid")) && same(key, text_of("ticket")))

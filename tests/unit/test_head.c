@@ -75,10 +75,60 @@ static void test_paths(void **state)
         if (view.api != rows[i].api)
             print_message("%s\n", rows[i].path);
         assert_int_equal(view.api, rows[i].api);
-        assert_int_equal(view.responses_create, rows[i].api == GRID_API_RESPONSES);
         assert_int_equal(grid_head_api(view.path), rows[i].api);
     }
     expect_text(view_of("POST", "/v1/messages/?q=1?2", NULL).path, "/v1/messages/");
+}
+
+static void test_state_paths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        enum grid_head_state state;
+        const char *id;
+    } rows[] = {
+        {"/v1/responses", GRID_STATE_RESPONSES, ""},
+        {"/v1/responses/", GRID_STATE_RESPONSES, ""},
+        {"/v1/responses?x=/y", GRID_STATE_RESPONSES, ""},
+        {"/v1/responses/compact", GRID_STATE_RESPONSES, ""},
+        {"/v1/responses/compact/", GRID_STATE_RESPONSES, ""},
+        {"/v1/responses/input_tokens?x", GRID_STATE_RESPONSES, ""},
+        {"/v1/responses/compact/x", GRID_STATE_STORED, "compact"},
+        {"/v1/responses/compact//", GRID_STATE_STORED, "compact"},
+        {"/v1/responses/compacts", GRID_STATE_STORED, "compacts"},
+        {"/v1/responses/input_token", GRID_STATE_STORED, "input_token"},
+        {"/v1/responses//", GRID_STATE_STORED, ""},
+        {"/v1/responses//x", GRID_STATE_STORED, ""},
+        {"/v1/responses//compact", GRID_STATE_STORED, ""},
+        {"/v1/responses/resp_1", GRID_STATE_STORED, "resp_1"},
+        {"/v1/responses/resp_1/", GRID_STATE_STORED, "resp_1"},
+        {"/v1/responses/resp_1/cancel?a=b", GRID_STATE_STORED, "resp_1"},
+        {"/v1/responses/resp_1?a=/b", GRID_STATE_STORED, "resp_1"},
+        {"/v1/responses/..", GRID_STATE_STORED, ".."},
+        {"/v1/responses/a%2Fb/c", GRID_STATE_STORED, "a%2Fb"},
+        {"/v1/conversations", GRID_STATE_CONVERSATIONS, ""},
+        {"/v1/conversations/", GRID_STATE_CONVERSATIONS, ""},
+        {"/v1/conversations//", GRID_STATE_STORED, ""},
+        {"/v1/conversations/compact", GRID_STATE_STORED, "compact"},
+        {"/v1/conversations/conv_1/items/msg_9", GRID_STATE_STORED, "conv_1"},
+        {"/v1/responsesx", GRID_STATE_NONE, ""},
+        {"/v1/responses%2Fx", GRID_STATE_NONE, ""},
+        {"/v1/response", GRID_STATE_NONE, ""},
+        {"/v1/conversationsx/conv_1", GRID_STATE_NONE, ""},
+        {"/v1/chat/completions", GRID_STATE_NONE, ""},
+        {"//v1/responses/resp_1", GRID_STATE_NONE, ""},
+        {"/v1", GRID_STATE_NONE, ""},
+        {"", GRID_STATE_NONE, ""},
+    };
+    static const char *const methods[] = {"POST", "GET", "DELETE"}; /* which has no say */
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct grid_head_view view = view_of(methods[i % COUNT(methods)], rows[i].path, NULL);
+        if (view.state != rows[i].state)
+            print_message("%s\n", rows[i].path);
+        assert_int_equal(view.state, rows[i].state);
+        expect_text(view.id, rows[i].id);
+    }
 }
 
 static void test_methods(void **state)
@@ -87,7 +137,7 @@ static void test_methods(void **state)
     assert_true(view_of("POST", "/v1/responses", NULL).post);
     assert_false(view_of("post", "/v1/responses", NULL).post);
     struct grid_head_view get = view_of("GET", "/v1/responses", NULL);
-    assert_false(get.post || get.options || get.responses_create);
+    assert_false(get.post || get.options);
     assert_int_equal(get.api, GRID_API_RESPONSES);
     assert_true(view_of("OPTIONS", "/v1/models", NULL).options);
 }
@@ -192,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_state_paths),
         cmocka_unit_test(test_methods),
         cmocka_unit_test(test_the_model_header),
         cmocka_unit_test(test_a_model_header_that_counts_as_absent),

@@ -11,7 +11,7 @@ static const struct {
     const char *type, *code, *anthropic, *retry;
     int status;
 } table[] = {
-#define ROW(id, status, type, code, anthropic, retry, message) {type, code, anthropic, retry, status},
+#define ROW(id, status, type, code, param, anthropic, retry, message) {type, code, anthropic, retry, status},
     GRID_REPLIES(ROW)
 #undef ROW
 };

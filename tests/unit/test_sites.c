@@ -41,7 +41,7 @@ static int set_up(void **state)
         return -1;
     }
     shared = grid_sites_share(&memory.alloc, serving);
-    config = grid_sites_config_new(&memory.alloc, &settings, shared, 1000, &stats);
+    config = grid_sites_config_new(&memory.alloc, &settings, shared, NULL, 1000, &stats);
     return config ? 0 : -1;
 }
 
@@ -179,7 +179,7 @@ static void test_no_serving_config(void **state)
     (void)state;
     struct grid_settings settings;
     grid_settings_defaults(&settings);
-    struct grid_config *empty = grid_sites_config_new(&memory.alloc, &settings, NULL, 1, &stats);
+    struct grid_config *empty = grid_sites_config_new(&memory.alloc, &settings, NULL, NULL, 1, &stats);
     assert_non_null(empty);
     struct grid_sites *sites = grid_sites_new(empty, NULL);
     assert_non_null(sites);
@@ -205,7 +205,7 @@ static void test_want_of_memory(void **state)
     for (bool failed = true; failed; n++) {
         assert_true(n < 50);
         failing_alloc_arm(&memory, n, false);
-        struct grid_config *c = grid_sites_config_new(&memory.alloc, &settings, shared, 1000, &stats);
+        struct grid_config *c = grid_sites_config_new(&memory.alloc, &settings, shared, NULL, 1000, &stats);
         struct grid_sites *sites = c ? grid_sites_new(c, depths) : NULL;
         failed = atomic_load(&memory.failed);
         assert_int_equal(sites == NULL, failed);

@@ -1,0 +1,3 @@
+#include <stdint.h>
+#include <stddef.h>
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size){(void)data;(void)size;return 0;}
