@@ -30,6 +30,7 @@ struct grid_filter {
     struct grid_module *module;
     struct grid_ticket *ticket; /* NULL until the head is read */
     bool head_only;             /* a HEAD request: its answer has no body */
+    bool decoded;               /* the body came coded, and Envoy's decoder was ahead of us */
     bool local;                 /* Envoy made the answer, not the site and not we */
     bool answered;              /* the site's answer has begun */
     bool replace_body;          /* the answer's body becomes `failure` */

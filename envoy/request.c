@@ -198,15 +198,36 @@ static bool change_body(void *envoy, const struct grid_filter *filter, const str
     return true;
 }
 
+/* Envoy's decoder tells of itself in the trailers that it adds; a broken coding it passes over in silence. */
+static bool was_decoded(void *envoy)
+{
+    struct grid_header room[GRID_MANY_HEADERS];
+    size_t n = 0, i = 0;
+    struct grid_header *trailers = grid_headers_read(envoy, ENVOY_REQUEST_TRAILERS, room, &n);
+    while (trailers && i < n && !grid_bridge_starts(trailers[i].name, GRID_TEXT("x-envoy-decompressor-")))
+        i++;
+    if (trailers != room)
+        free(trailers);
+    return i < n;
+}
+
+/* What was decoded and is no JSON is half a body, or none: it must not reach a site as if it were whole. */
+static bool is_broken(const struct grid_filter *filter)
+{
+    enum grid_reason reason = grid_ticket_decision(filter->ticket)->reason;
+    return filter->decoded && (reason == GRID_REASON_NOT_JSON || reason == GRID_REASON_EMPTY);
+}
+
 /* The body is as complete as the core gets it. True when the stream goes on. */
 static bool finish_body(void *envoy, struct grid_filter *filter, const struct grid_body *parts, bool cut)
 {
     bool good = show_body(envoy, filter, parts, cut);
     if (good && !decide(envoy, filter, cut ? UINT64_MAX : body_bytes(envoy, parts)))
         return false;
-    if (good && change_body(envoy, filter, parts))
+    bool broken = good && is_broken(filter);
+    if (good && !broken && change_body(envoy, filter, parts))
         return true;
-    grid_filter_fail(envoy, filter, 500);
+    grid_filter_fail(envoy, filter, broken ? 400 : 500);
     return false;
 }
 
@@ -231,6 +252,7 @@ int ON(http_filter_request_trailers)(void *envoy, void *stream)
         return ENVOY_TRAILERS_STOP;
     if (filter->stage != GRID_FILTER_BODY)
         return ENVOY_TRAILERS_CONTINUE;
+    filter->decoded = was_decoded(envoy);
     struct grid_body parts = parts_of(envoy, false);
     bool over = body_bytes(envoy, &parts) > grid_ticket_max_body(filter->ticket);
     return finish_body(envoy, filter, &parts, over) ? ENVOY_TRAILERS_CONTINUE : ENVOY_TRAILERS_STOP;

@@ -58,6 +58,7 @@ struct fake_cluster {
     const char *name;
     size_t total, healthy;
 };
+extern void *fake_specifier, *fake_filter_configs[2]; /* the route's filter, the ops filter */
 extern struct fake_cluster fake_clusters[8];
 extern bool fake_validating;
 extern int fake_init_completes; /* how often the module said that it is ready */
