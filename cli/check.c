@@ -9,6 +9,7 @@
 #include "cli/launch.h"
 #include "cli/render.h"
 #include "cli/state.h"
+#include "cli/tagkey.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -147,6 +148,7 @@ static int check(const char *file, bool with_envoy)
     if (good) {
         printf("%s: good\n", file);
         print_summary(&gateway);
+        grid_tagkey_warn(&gateway.settings, stderr);
     } else {
         fprintf(stderr, "grid-gateway check: %s\n", error);
     }

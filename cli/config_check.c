@@ -4,6 +4,7 @@
  * Promise   Reads named files, changes none. A file that cannot be read is a refusal of the field that names it.
  */
 #include "cli/config_check.h"
+#include "cli/tagkey.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -13,7 +14,6 @@
 #include <string.h>
 
 #define MOST_PORT 65535u
-#define KEY_LIMIT 65536u
 
 static void __attribute__((format(printf, 5, 6)))
 refuse(const struct grid_yaml *yaml, const char *file, struct grid_report *report, const char *field,
@@ -132,27 +132,26 @@ static void check_readable(const struct grid_yaml *yaml, const char *file, struc
 static void check_tag_key(const struct grid_yaml *yaml, const char *file, struct grid_report *report, const char *field,
                           const char *path)
 {
-    char *text, error[GRID_PATH_BYTES + 256];
-    size_t len;
-    if (!grid_files_read(path, KEY_LIMIT, &text, &len, error, sizeof error)) {
+    struct grid_tagkey_set set = {0};
+    char error[GRID_PATH_BYTES + 256];
+    if (!grid_tagkey_add(&set, path, error, sizeof error)) {
         refuse(yaml, file, report, field, "%s", error);
-        return;
     }
-    explicit_bzero(text, len);
-    free(text);
-    if (len < GRID_TAG_KEY_LEAST_BYTES) {
-        refuse(yaml, file, report, field, "%s holds %zu bytes; at least %u are needed", path, len,
-               GRID_TAG_KEY_LEAST_BYTES);
-    }
+    grid_tagkey_wipe(&set);
 }
 
 static void check_tag_keys(struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
                            struct grid_report *report)
 {
-    static const char field[] = "grid_site_route.prefix_affinity.tag_key_path";
+    static const char whole_field[] = "grid_site_route.prefix_affinity.tag_key_path";
+    struct grid_str value;
     for (size_t i = 0; i < gateway->settings.n_tag_key_paths; i++) {
         char *path = gateway->settings.tag_key_paths[i];
-        char beside[GRID_PATH_BYTES], whole[GRID_PATH_BYTES];
+        char beside[GRID_PATH_BYTES], whole[GRID_PATH_BYTES], field[sizeof whole_field + 24];
+        snprintf(field, sizeof field, "%s[%zu]", whole_field, i);
+        if (!grid_yaml_find(yaml, field, &value)) {
+            memcpy(field, whole_field, sizeof whole_field); /* one path, not a list */
+        }
         if (!grid_files_beside(file, path, beside, sizeof beside) ||
             !grid_files_absolute(beside, whole, sizeof whole) ||
             strlen(whole) >= sizeof gateway->settings.tag_key_paths[i]) {

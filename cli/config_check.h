@@ -11,8 +11,6 @@
 #include "cli/config.h"
 #include "cli/yaml.h"
 
-#define GRID_TAG_KEY_LEAST_BYTES 32u
-
 /* The gateway's own part; makes tag key paths absolute on the way. */
 void grid_config_check_gateway(struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
                                struct grid_report *report);

@@ -40,6 +40,7 @@ static const struct verb {
     {"sim-site", "run one simulated site with an OpenAI compatible API", grid_sim_main},
     {"keys", "show what of a request body is keyed", grid_cmd_keys},
     {"explain", "show where a request would go, and why", grid_cmd_explain},
+    {"tag", "sign and open ids of stored responses, make a key", grid_cmd_tag},
     {"replay", "replay a history through the routing core, on a virtual clock", grid_cmd_replay},
     {"version", "print the version", version},
 };

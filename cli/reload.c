@@ -29,6 +29,26 @@ static void watch_folder(int inotify, const char *path)
     }
 }
 
+/* The folders of the key files in force, and what the files look like now. */
+static void watch_keys(struct grid_reload_watch *watch)
+{
+    const struct grid_settings *settings = &watch->good.settings;
+    grid_tagkey_stamp(settings, &watch->keys);
+    for (size_t i = 0; watch->inotify >= 0 && i < settings->n_tag_key_paths; i++) {
+        watch_folder(watch->inotify, settings->tag_key_paths[i]);
+    }
+}
+
+/* True when a key file is another one than at the last call. */
+static bool keys_changed(struct grid_reload_watch *watch)
+{
+    struct grid_tagkey_stamps now;
+    grid_tagkey_stamp(&watch->good.settings, &now);
+    bool same = grid_tagkey_same(&now, &watch->keys);
+    watch->keys = now;
+    return !same;
+}
+
 static void source_done(struct grid_source *source)
 {
     free(source->text);
@@ -56,6 +76,7 @@ void grid_reload_start(struct grid_reload_watch *watch, const char *path, struct
         watch_folder(watch->inotify, path);
         watch_folder(watch->inotify, watch->good.serving_file.path);
     }
+    watch_keys(watch);
 }
 
 void grid_reload_done(struct grid_reload_watch *watch)
@@ -181,18 +202,32 @@ static bool find_good(struct grid_reload_watch *watch, bool file, bool serving, 
     return good;
 }
 
+/* What was refused, once more: true when all of it is good now. */
+static bool try_again(struct grid_reload_watch *watch, struct grid_gateway *out)
+{
+    struct grid_report ignored = {0};
+    bool good = watch->refused && try_load(watch, false, false, out, &ignored);
+    grid_report_done(&ignored);
+    return good;
+}
+
 bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state)
 {
     bool file = changed(&watch->seen_file, &watch->lost_file);
     bool serving = changed(&watch->seen_serving, &watch->lost_serving);
-    if (!file && !serving) {
-        return false;
-    }
+    bool keys = keys_changed(watch);
     struct grid_report report = {0};
     struct grid_gateway fresh;
+    bool again = !file && !serving && try_again(watch, &fresh);
+    if (!file && !serving && !again) {
+        if (keys) {
+            grid_state_nudge(state);
+        }
+        return false;
+    }
     char error[GRID_PATH_BYTES + 256] = "";
     enum grid_state_result result = GRID_STATE_FAILED;
-    bool good = find_good(watch, file, serving, &fresh, &report);
+    bool good = again || find_good(watch, file, serving, &fresh, &report);
     if (good) {
         result = grid_state_write(state, &fresh, error, sizeof error);
         if (strcmp(fresh.serving_file.path, watch->good.serving_file.path) != 0) {
@@ -201,16 +236,18 @@ bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state
         }
         grid_gateway_done(&watch->good);
         watch->good = fresh;
+        watch_keys(watch);
     }
     grid_buf_put(&report.lines, "", 1);
     const char *why = report.count > 0 ? report.lines.ptr : error;
-    if (*why != '\0') {
+    watch->refused = *why != '\0';
+    if (watch->refused) {
         fprintf(stderr, "%sgrid-gateway: refused; the last good configuration of the file stays in force\n", why);
     } else {
         fprintf(stderr, "grid-gateway: configuration %s\n",
                 result == GRID_STATE_SAME ? "read again, same meaning" : "applied");
     }
-    grid_state_tell(state, *why != '\0' ? "rejected" : result == GRID_STATE_SAME ? "reused" : "applied", why);
+    grid_state_tell(state, watch->refused ? "rejected" : result == GRID_STATE_SAME ? "reused" : "applied", why);
     grid_report_done(&report);
     return result == GRID_STATE_CHANGED;
 }

@@ -12,12 +12,15 @@
 
 #include "cli/config.h"
 #include "cli/state.h"
+#include "cli/tagkey.h"
 
 struct grid_reload_watch {
     const char *path; /* of the gateway's file */
     struct grid_gateway good;
     struct grid_source seen_file, seen_serving; /* texts that were handled, good or not */
     bool lost_file, lost_serving;               /* cannot be read now, and that was said */
+    bool refused;                               /* what the files now say was refused, all of it or a part */
+    struct grid_tagkey_stamps keys;             /* of the key files in force, when the module last heard of them */
     int inotify;                                /* readable when a folder changed, or -1 */
 };
 
@@ -28,7 +31,9 @@ void grid_reload_done(struct grid_reload_watch *watch);
 /* Empties the queue of the descriptor. */
 void grid_reload_drain(struct grid_reload_watch *watch);
 
-/* Handles what changed, if anything did; logs to standard error. True when files were written. */
+/* Handles what changed, if anything did; logs to standard error. What was refused is tried again in silence: a key or a
+ * certificate that it names may be good by now. True when files were written. Of a change of a key
+ * file only the module is told. */
 bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state);
 
 #endif

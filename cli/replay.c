@@ -2,7 +2,7 @@
  * replay.c - the verb `replay`: the core, driven by a script of JSON Lines
  *
  * Story     One object in, one object out, in order, flushed after each line. The clock is virtual, the seeds are
- *           given, so two runs print the same. replay_load.c and replay_request.c hold the operations.
+ *           given, so two runs print the same. replay_load.c, replay_request.c and replay_tag.c hold the operations.
  * Promise   A line that is not understood answers {"ok":false,"error":{…}} and changes nothing, the clock included.
  *           No text of a body gets into an error.
  * Not here  Anything that listens or sends.
@@ -41,6 +41,8 @@ static const char usage[] =
     "  keys      path, headers, body | body_b64 [, chunk]          the keys of a body\n"
     "  runs      path, headers, body | body_b64          how much of it each cluster holds\n"
     "  metrics                                           every counter\n"
+    "  tag       kind, site, cluster, id                 an id as it leaves the gateway, signed\n"
+    "  untag     id_text                                 what the gateway makes of it when it comes back\n"
     "\n"
     "Example (history.jsonl)\n"
     "  {\"op\":\"load\",\"serving_text\":\"{local_site: east, window_secs: 60, load_window_ms: 30000,"
@@ -180,12 +182,6 @@ static bool op_metrics(struct grid_replay *replay, json_t *line)
 
 /* ---- lines --------------------------------------------------------------------------------------------------- */
 
-static bool op_later(struct grid_replay *replay, json_t *line)
-{
-    (void)line;
-    return grid_replay_refuse(replay, "op", "tag and untag are not available in this version");
-}
-
 /* The operations, each with the fields that its line may have besides op and at. */
 static const struct op {
     const char *name;
@@ -202,8 +198,8 @@ static const struct op {
     {"keys", grid_replay_keys, {"method", "path", "headers", "body", "body_b64", "chunk"}},
     {"runs", grid_replay_runs, {"method", "path", "headers", "body", "body_b64", "chunk"}},
     {"metrics", op_metrics, {NULL}},
-    {"tag", op_later, {"kind", "site", "cluster", "id"}},
-    {"untag", op_later, {"id_text"}},
+    {"tag", grid_replay_tag, {"kind", "site", "cluster", "id"}},
+    {"untag", grid_replay_untag, {"id_text"}},
 };
 
 static const struct op *find_op(struct grid_replay *replay, json_t *line)
@@ -218,7 +214,9 @@ static const struct op *find_op(struct grid_replay *replay, json_t *line)
             return &ops[i];
         }
     }
-    (void)grid_replay_refuse(replay, "op", "is none of load, signal, request, answer, abandon, keys, runs, metrics");
+    (void)grid_replay_refuse(replay, "op",
+                             "is none of load, signal, request, answer, abandon, keys, runs, metrics, "
+                             "tag, untag");
     return NULL;
 }
 
@@ -352,7 +350,6 @@ static int run_replay(uint64_t seed, FILE *in)
     }
     grid_replay_free_requests(&replay);
     grid_router_free(replay.router);
-    grid_replay_free_keys(&replay.tag_keys);
     free(replay.sites);
     grid_buf_done(&replay.out);
     return status;

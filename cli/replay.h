@@ -2,8 +2,9 @@
  * replay.h - what the files of the verb `replay` share
  *
  * Story     replay.c reads a line, checks its fields, moves the clock and calls the line's operation; replay_load.c
- *           has load and signal, replay_request.c the operations that carry a request. An operation writes its answer
- *           into replay->out and returns true, or calls grid_replay_refuse and returns false: then nothing changed.
+ *           has load and signal, replay_request.c the operations that carry a request, replay_tag.c those of tagged
+ *           ids. An operation writes its answer into replay->out and returns true, or calls grid_replay_refuse and
+ *           returns false: then nothing changed.
  * Threads   One.
  */
 #ifndef GRID_REPLAY_H
@@ -11,19 +12,6 @@
 
 #include <grid/grid.h>
 #include <jansson.h>
-
-#define GRID_REPLAY_MIN_KEY_BYTES 32u
-#define GRID_REPLAY_MAX_KEYS 8u
-#define GRID_REPLAY_MAX_KEY_BYTES (64u << 10)
-
-/* Keys that sign ids. */
-struct grid_replay_keys {
-    size_t count;
-    struct {
-        unsigned char *bytes;
-        size_t len;
-    } items[GRID_REPLAY_MAX_KEYS];
-};
 
 struct grid_replay {
     struct grid_router *router;
@@ -34,8 +22,7 @@ struct grid_replay {
     struct grid_buf out;
     struct grid_site_view *sites; /* clusters that candidates name */
     size_t n_sites;
-    struct grid_replay_keys tag_keys; /* from tag_keys_hex when it was given, else from tag_key_path */
-    bool tag_keys_given;
+    bool tag_keys_given; /* by tag_keys_hex, which outranks a tag_key_path */
     char error_field[128];
     char error_message[512];
 };
@@ -59,9 +46,10 @@ bool grid_replay_answer(struct grid_replay *replay, json_t *line);
 bool grid_replay_abandon(struct grid_replay *replay, json_t *line);
 bool grid_replay_keys(struct grid_replay *replay, json_t *line);
 bool grid_replay_runs(struct grid_replay *replay, json_t *line);
+bool grid_replay_tag(struct grid_replay *replay, json_t *line);
+bool grid_replay_untag(struct grid_replay *replay, json_t *line);
 
 /* At the end. */
 void grid_replay_free_requests(struct grid_replay *replay);
-void grid_replay_free_keys(struct grid_replay_keys *keys);
 
 #endif

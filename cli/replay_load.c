@@ -5,9 +5,9 @@
  *           serving configuration. Only when all of it is right does any of it come into force.
  * Not here  What the settings mean (the core), YAML (yaml.c).
  */
-#include "files.h"
 #include "query.h"
 #include "replay.h"
+#include "tagkey.h"
 #include "yaml.h"
 
 #include <stdio.h>
@@ -63,15 +63,6 @@ static bool read_text(struct grid_replay *replay, json_t *line, const char *name
 
 /* ---- keys that sign ids --------------------------------------------------------------------------------------- */
 
-void grid_replay_free_keys(struct grid_replay_keys *keys)
-{
-    for (size_t i = 0; i < keys->count; i++) {
-        explicit_bzero(keys->items[i].bytes, keys->items[i].len);
-        free(keys->items[i].bytes);
-    }
-    keys->count = 0;
-}
-
 static int hex_value(char digit)
 {
     const char *digits = "0123456789abcdef", *found;
@@ -81,7 +72,7 @@ static int hex_value(char digit)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-static bool add_hex_key(struct grid_replay *replay, const char *field, json_t *value, struct grid_replay_keys *keys)
+static bool add_hex_key(struct grid_replay *replay, const char *field, json_t *value, struct grid_tagkey_set *keys)
 {
     const char *text = json_string_value(value);
     size_t len = json_string_length(value) / 2;
@@ -89,36 +80,37 @@ static bool add_hex_key(struct grid_replay *replay, const char *field, json_t *v
     if (text == NULL || json_string_length(value) % 2 != 0) {
         return grid_replay_refuse(replay, field, "is not a text of pairs of hex digits");
     }
-    if (len < GRID_REPLAY_MIN_KEY_BYTES) {
+    if (len < GRID_MIN_TAG_KEY_BYTES) {
         return grid_replay_refuse(replay, field, "the key has %zu bytes; at least %u bytes are needed", len,
-                                  GRID_REPLAY_MIN_KEY_BYTES);
+                                  GRID_MIN_TAG_KEY_BYTES);
     }
-    unsigned char *bytes = malloc(len);
+    char *bytes = malloc(len);
     if (bytes == NULL) {
         return grid_replay_refuse(replay, field, "out of memory");
     }
     for (size_t i = 0; i < len; i++) {
         int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
         if (high < 0 || low < 0) {
+            grid_wipe(bytes, i);
             free(bytes);
             return grid_replay_refuse(replay, field, "is not a text of pairs of hex digits");
         }
-        bytes[i] = (unsigned char)(high << 4 | low);
+        bytes[i] = (char)(high << 4 | low);
     }
-    keys->items[keys->count].bytes = bytes;
-    keys->items[keys->count++].len = len;
+    keys->memory[keys->n] = bytes;
+    keys->keys[keys->n++] = (struct grid_str){bytes, len};
     return true;
 }
 
-static bool read_hex_keys(struct grid_replay *replay, json_t *list, struct grid_replay_keys *keys)
+static bool read_hex_keys(struct grid_replay *replay, json_t *list, struct grid_tagkey_set *keys)
 {
     char field[64];
 
     if (!json_is_array(list)) {
         return grid_replay_refuse(replay, "tag_keys_hex", "is not a list");
     }
-    if (json_array_size(list) > GRID_REPLAY_MAX_KEYS) {
-        return grid_replay_refuse(replay, "tag_keys_hex", "has more than %u keys", GRID_REPLAY_MAX_KEYS);
+    if (json_array_size(list) > GRID_MAX_TAG_KEYS) {
+        return grid_replay_refuse(replay, "tag_keys_hex", "has more than %u keys", GRID_MAX_TAG_KEYS);
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         (void)snprintf(field, sizeof field, "tag_keys_hex[%zu]", i);
@@ -131,22 +123,14 @@ static bool read_hex_keys(struct grid_replay *replay, json_t *list, struct grid_
 
 /* Reads the key files that the settings name. */
 static bool read_key_files(struct grid_replay *replay, const struct grid_settings *settings,
-                           struct grid_replay_keys *keys)
+                           struct grid_tagkey_set *keys)
 {
     static const char field[] = "prefix_affinity.tag_key_path";
-    char error[384], *bytes;
-    size_t len;
+    char error[384];
 
     for (size_t i = 0; i < settings->n_tag_key_paths; i++) {
-        const char *path = settings->tag_key_paths[i];
-        if (!grid_files_read(path, GRID_REPLAY_MAX_KEY_BYTES, &bytes, &len, error, sizeof error)) {
+        if (!grid_tagkey_add(keys, settings->tag_key_paths[i], error, sizeof error)) {
             return grid_replay_refuse(replay, field, "%s", error);
-        }
-        keys->items[keys->count].bytes = (unsigned char *)bytes;
-        keys->items[keys->count++].len = len;
-        if (len < GRID_REPLAY_MIN_KEY_BYTES) {
-            return grid_replay_refuse(replay, field, "%s has %zu bytes; a key has at least %u bytes", path, len,
-                                      GRID_REPLAY_MIN_KEY_BYTES);
         }
     }
     return true;
@@ -157,7 +141,7 @@ static bool read_key_files(struct grid_replay *replay, const struct grid_setting
 struct change {
     struct text plugin, serving;
     uint64_t max_body_bytes;
-    struct grid_replay_keys keys;
+    struct grid_tagkey_set keys;
     bool has_keys; /* keys replace the present ones */
 };
 
@@ -228,11 +212,14 @@ static bool apply_change(struct grid_replay *replay, const struct change *change
         .serving = change->serving.json,
         .words = change->plugin.words || change->serving.words,
         .max_body_bytes = change->max_body_bytes,
+        .has_tag_keys = change->has_keys,
+        .tag_keys = change->keys.keys,
+        .n_tag_keys = change->keys.n,
     };
     struct grid_errors errors = {0};
     int text = 0;
 
-    if (load.plugin.ptr == NULL && load.serving.ptr == NULL && load.max_body_bytes == 0) {
+    if (load.plugin.ptr == NULL && load.serving.ptr == NULL && load.max_body_bytes == 0 && !load.has_tag_keys) {
         return true;
     }
     enum grid_status status = grid_router_load(replay->router, &load, replay->now_ms, &errors, &text);
@@ -251,13 +238,10 @@ bool grid_replay_load(struct grid_replay *replay, json_t *line)
     struct change change = {0};
     bool done = read_change(replay, line, &change) && apply_change(replay, &change);
 
-    if (done && change.has_keys) {
-        struct grid_replay_keys old = replay->tag_keys;
-        replay->tag_keys = change.keys;
+    if (done) {
         replay->tag_keys_given |= json_object_get(line, "tag_keys_hex") != NULL;
-        change.keys = old;
     }
-    grid_replay_free_keys(&change.keys);
+    grid_tagkey_wipe(&change.keys);
     free_text(&change.plugin);
     free_text(&change.serving);
     if (done) {

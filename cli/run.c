@@ -12,6 +12,7 @@
 #include "cli/launch.h"
 #include "cli/reload.h"
 #include "cli/state.h"
+#include "cli/tagkey.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -308,6 +309,7 @@ static int run_gateway(const char *file, const char *state_dir, unsigned drain_s
     if (!gateway.serving->has_clusters) {
         fprintf(stderr, "grid-gateway: the serving config has no clusters: nothing can be reached\n");
     }
+    grid_tagkey_warn(&gateway.settings, stderr);
     struct run run = {.phase = STARTING, .signals = -1, .drain_seconds = drain_seconds, .state = {.lock = -1}};
     grid_reload_start(&run.watch, file, &gateway);
     int status = GRID_EXIT_FAILED;

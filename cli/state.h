@@ -42,4 +42,8 @@ bool grid_state_settle(struct grid_state *state, char *error, size_t error_size)
 /* Writes reload.json: result "applied", "reused" or "rejected", and the refusals. */
 void grid_state_tell(struct grid_state *state, const char *result, const char *why);
 
+/* Has the module read its files again, those with the keys of tags too, without a change of ours: it is the module that
+ * takes or refuses a key, says so and counts it. */
+void grid_state_nudge(struct grid_state *state);
+
 #endif

@@ -77,3 +77,11 @@ void grid_router_untag(struct grid_router *router, struct grid_str text, struct 
     out_opened->accept = why == ACCEPTED;
     out_opened->reason = reasons[why];
 }
+
+bool grid_router_same_tag_keys(struct grid_router *router, const struct grid_str *keys, size_t n)
+{
+    struct grid_sites *sites = grid_router_take_sites(router);
+    bool same = grid_tag_ring_same(sites->config->ring, keys, n);
+    grid_sites_unref(sites);
+    return same;
+}

@@ -25,6 +25,15 @@ struct grid_tag_ring {
     crypto_auth_hmacsha256_state keyed[]; /* each key's two pads, hashed: a copy of it begins a mac */
 };
 
+/* After init the two block buffers still hold the key under a known pad. A block was just completed, so nothing in them
+ * is read again. */
+static void begin_mac(crypto_auth_hmacsha256_state *keyed, struct grid_str key)
+{
+    (void)crypto_auth_hmacsha256_init(keyed, (const unsigned char *)key.ptr, key.len);
+    sodium_memzero(keyed->ictx.buf, sizeof keyed->ictx.buf);
+    sodium_memzero(keyed->octx.buf, sizeof keyed->octx.buf);
+}
+
 struct grid_tag_ring *grid_tag_ring_new(const struct grid_alloc *alloc, const struct grid_str *keys, size_t n)
 {
     GRID_ASSERT(n <= GRID_TAG_MAX_KEYS);
@@ -36,7 +45,7 @@ struct grid_tag_ring *grid_tag_ring_new(const struct grid_alloc *alloc, const st
     ring->n = n;
     for (size_t i = 0; i < n; i++) {
         GRID_ASSERT(keys[i].len >= GRID_TAG_MIN_KEY_BYTES);
-        (void)crypto_auth_hmacsha256_init(&ring->keyed[i], (const unsigned char *)keys[i].ptr, keys[i].len);
+        begin_mac(&ring->keyed[i], keys[i]);
     }
     return ring;
 }
@@ -59,6 +68,18 @@ void grid_tag_ring_unref(struct grid_tag_ring *ring)
 bool grid_tag_ring_keyed(const struct grid_tag_ring *ring)
 {
     return ring->n > 0;
+}
+
+bool grid_tag_ring_same(const struct grid_tag_ring *ring, const struct grid_str *keys, size_t n)
+{
+    bool same = ring->n == n;
+    for (size_t i = 0; i < n && i < ring->n; i++) {
+        crypto_auth_hmacsha256_state keyed;
+        begin_mac(&keyed, keys[i]);
+        same &= sodium_memcmp(&keyed, &ring->keyed[i], sizeof keyed) == 0;
+        sodium_memzero(&keyed, sizeof keyed);
+    }
+    return same;
 }
 
 void grid_wipe(void *memory, size_t bytes)

@@ -30,6 +30,8 @@ struct grid_tag_ring *grid_tag_ring_new(const struct grid_alloc *alloc, const st
 struct grid_tag_ring *grid_tag_ring_ref(struct grid_tag_ring *ring); /* NULL is fine, here and below */
 void grid_tag_ring_unref(struct grid_tag_ring *ring);
 bool grid_tag_ring_keyed(const struct grid_tag_ring *ring);
+/* Whether a ring of these keys would be this one. */
+bool grid_tag_ring_same(const struct grid_tag_ring *ring, const struct grid_str *keys, size_t n);
 
 /* The mark of a cluster: the first 4 bytes of SHA-256 of its name, in lower-case hex. */
 void grid_tag_mark(struct grid_str cluster, char out_mark[GRID_TAG_MARK_BYTES]);

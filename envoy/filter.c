@@ -12,12 +12,28 @@
 
 /* ---- replies ------------------------------------------------------------------------------------------------- */
 
+/* Who holds a tagged id may use it. One that goes on to its site is stripped; one that is refused must not stand in the
+ * access log either. */
+static void hide_id(void *envoy)
+{
+    static const struct grid_str stands_for_it[] = {{"/v1/responses/-", 15}, {"/v1/conversations/-", 19}};
+    struct grid_str path = grid_bridge_header(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT(":path"));
+    for (size_t i = 0; i < sizeof(stands_for_it) / sizeof(stands_for_it[0]); i++) {
+        struct grid_str head = {stands_for_it[i].ptr, stands_for_it[i].len - 1};
+        if (grid_bridge_starts(path, head) && memchr(path.ptr, '.', path.len)) {
+            ENVOY(http_set_header)(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT(":path"), stands_for_it[i]);
+            return;
+        }
+    }
+}
+
 void grid_filter_reply(void *envoy, struct grid_filter *filter, const struct grid_reply *reply)
 {
     char details[64];
     int len = snprintf(details, sizeof(details), "grid_%s", reply->code ? reply->code : "reply");
     filter->stage = GRID_FILTER_REPLIED;
     grid_meta_write(envoy, filter);
+    hide_id(envoy);
     ENVOY(http_send_response)
     (envoy, (uint32_t)reply->status, reply->headers, reply->n_headers, reply->body,
      (struct grid_str){details, len < 0                         ? 0

@@ -2,8 +2,8 @@
  * module.h - what the files of the module share
  *
  * Story     One copy of the module serves a whole Envoy: the bootstrap extension owns the router and the state folder
- *           (module.c), polls depths (signals.c), mirrors counters and answers the admin pages (admin.c). The HTTP
- *           filter (filter.c), the cluster specifier (pick.c) and the ops pages (ops.c) only use the router.
+ *           (module.c, folder.c), polls depths (signals.c), mirrors counters and answers the admin pages (admin.c). The
+ *           HTTP filter (filter.c), the cluster specifier (pick.c) and the ops pages (ops.c) only use the router.
  * Threads   struct grid_module is changed on the main thread only. Its router is thread-safe, its atomics too; the
  *           tables behind grid_signals_counters and the reload's last word have a mutex of their own.
  * Lifetime  Made in bootstrap config_new, freed in bootstrap config_destroy, which is the last hook Envoy calls: every
@@ -51,6 +51,17 @@ struct grid_module_reload {
     char error[512]; /* of a rejected one, else "" */
 };
 void grid_module_last_reload(struct grid_module_reload *out_reload);
+
+/* ---- folder.c: the configuration, from its files into the core (main thread, but for grid_module_last_reload) -- */
+
+enum { GRID_FOLDER_CHECK_MS = 5000 /* files are read this often even when no event came */ };
+
+/* The first configuration; all of it must be good. */
+bool grid_folder_first(struct grid_module *module);
+/* Reads the files again. `told`: by an event; otherwise files that did not change are passed over in silence. */
+void grid_folder_reload(struct grid_module *module, bool told);
+void grid_folder_watch(struct grid_module *module); /* inside server_initialized only */
+void grid_folder_free(void);
 
 /* ---- signals.c: queue depths (main thread, unless said otherwise) --------------------------------------------- */
 

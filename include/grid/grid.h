@@ -439,6 +439,9 @@ struct grid_opened {
 };
 void grid_router_untag(struct grid_router *router, struct grid_str text, struct grid_opened *out_opened);
 
+/* Whether these are the keys in force, in their order: a host that reads key files again need not keep what it read. */
+bool grid_router_same_tag_keys(struct grid_router *router, const struct grid_str *keys, size_t n);
+
 /* Overwrites memory that held a secret; not removed by an optimiser. */
 void grid_wipe(void *memory, size_t bytes);
 

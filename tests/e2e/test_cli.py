@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get('GRID_GATEWAY', str(ROOT / 'build' / 'release' / 'grid-gateway'))
-VERBS = ['run', 'check', 'demo', 'sim-site', 'keys', 'explain', 'replay', 'version']
+VERBS = ['run', 'check', 'demo', 'sim-site', 'keys', 'explain', 'tag', 'replay', 'version']
 LONG = 'once upon a time there was a gateway ' * 60
 SERVING = '''
 local_site: east

@@ -234,6 +234,21 @@ static void test_conflicts(void **state)
            GRID_E_CONFLICT, "peers[1].site", NULL, "peers[0]");
 }
 
+/* Two names whose SHA-256 begins with the same four bytes, 6e8e0755: found by trying. */
+#define TWIN "\"pool-13038\""
+#define OTHER_TWIN "\"pool-20737\""
+
+static void test_two_clusters_with_one_mark(void **state)
+{
+    (void)state;
+    accepted(PEERS_FORM(CANDIDATE("\"e\"", TWIN) "," CANDIDATE("\"f\"", TWIN)));
+    refuse(PEERS_FORM(CANDIDATE("\"e\"", "\"c\"") "," CANDIDATE("\"e\"", TWIN) "," CANDIDATE("\"f\"", OTHER_TWIN)),
+           GRID_E_CONFLICT, "candidates[2].cluster", OTHER_TWIN, "pool-13038 and pool-20737");
+    refuse(PEERS_FORM(CANDIDATE("\"e\"", OTHER_TWIN) "," CANDIDATE("\"e\"", TWIN) "," CANDIDATE(
+               "\"f\"", TWIN) "," CANDIDATE("\"f\"", OTHER_TWIN)), /* told once */
+           GRID_E_CONFLICT, "candidates[1].cluster", TWIN, "6e8e0755");
+}
+
 static void test_cluster_fields(void **state)
 {
     (void)state;
@@ -383,7 +398,7 @@ int main(void)
         cmocka_unit_test(test_words),          cmocka_unit_test(test_names),
         cmocka_unit_test(test_conflicts),      cmocka_unit_test(test_cluster_fields),
         cmocka_unit_test(test_unknown),        cmocka_unit_test(test_many_candidates),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_two_clusters_with_one_mark),
     };
     return cmocka_run_group_tests_name("serving", tests, NULL, NULL);
 }

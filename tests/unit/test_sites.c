@@ -78,6 +78,9 @@ static void test_what_a_config_holds(void **state)
 {
     (void)state;
     assert_int_equal(config->n_candidates, 6); /* a tool is no candidate */
+    char mark[GRID_TAG_MARK_BYTES];
+    grid_tag_mark(GRID_LIT("c2"), mark);
+    assert_memory_equal(config->candidates[1].mark, mark, sizeof mark);
     assert_int_equal(config->n_clusters, 4);
     assert_true(grid_str_eq(config->clusters[0].name, GRID_LIT("c1")));
     assert_true(grid_str_eq(config->clusters[3].name, GRID_LIT("c4")));
