@@ -18,6 +18,8 @@
 #define TYPE "type.googleapis.com/"
 #define HCM "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 #define MAX_HEADERS_KB 96
+#define RETRY_BASE_MS 1 /* the next try goes to another site: there is nothing to wait for */
+#define RETRY_MAX_MS 10
 #define DECODED_CHUNK_BYTES 16384
 #define GZIP_WINDOW_BITS 15
 #define HEAP_SHRINK 0.9 /* of max_heap_bytes: give memory back; at 0.95 take no new requests */
@@ -59,11 +61,11 @@ static json_t *module(void)
     return json_pack("{s:s, s:b}", "name", GRID_MODULE_NAME, "do_not_close", 1);
 }
 
-static json_t *module_filter(const char *name)
+static json_t *module_filter(const char *name, const char *config)
 {
     return json_pack("{s:s, s:{s:s, s:o, s:s, s:o}}", "name", name, "typed_config", "@type",
                      TYPE "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
-                     "dynamic_module_config", module(), "filter_name", name, "filter_config", string_value(""));
+                     "dynamic_module_config", module(), "filter_name", name, "filter_config", string_value(config));
 }
 
 /* Without the x-envoy-* headers that the router would add to what goes to the sites and back. */
@@ -98,17 +100,19 @@ static void add_decoders(json_t *filters)
     }
 }
 
-/* The only route: which cluster is decided by our specifier, at the end of the body. No retry policy: it would make
- * Envoy keep a copy of every body. */
+/* The only route: which cluster is decided by our specifier, at the end of the body, and again on a retry. The policy
+ * names nothing to retry on, since that would make Envoy keep a copy of every body: the filter asks by header. */
 static json_t *main_route(const struct grid_gateway *gateway)
 {
     json_t *specifier =
         json_pack("{s:{s:s, s:{s:s, s:o, s:s, s:o}}}", "extension", "name", GRID_MODULE_NAME, "typed_config", "@type",
                   TYPE "envoy.extensions.router.cluster_specifiers.dynamic_modules.v3.DynamicModuleClusterSpecifier",
                   "dynamic_module_config", module(), "specifier_name", "grid", "specifier_config", string_value(""));
-    return json_pack("{s:{s:s}, s:{s:o, s:o, s:o}}", "match", "prefix", "/", "route", "timeout",
+    json_t *retry = json_pack("{s:b, s:{s:o, s:o}}", "refresh_cluster_on_retry", 1, "retry_back_off", "base_interval",
+                              grid_render_duration(RETRY_BASE_MS), "max_interval", grid_render_duration(RETRY_MAX_MS));
+    return json_pack("{s:{s:s}, s:{s:o, s:o, s:o, s:o}}", "match", "prefix", "/", "route", "timeout",
                      grid_render_duration(gateway->total_ms), "idle_timeout", grid_render_duration(gateway->idle_ms),
-                     "inline_cluster_specifier_plugin", specifier);
+                     "inline_cluster_specifier_plugin", specifier, "retry_policy", retry);
 }
 
 static json_t *ops_route(void)
@@ -134,7 +138,8 @@ static json_t *main_filters(const struct grid_gateway *gateway)
     json_array_extend(filters, gateway->filters_before);
     if (!gateway->provider) {
         add_decoders(filters);
-        json_array_append_new(filters, module_filter(GRID_MODULE_NAME));
+        json_array_append_new(
+            filters, module_filter(GRID_MODULE_NAME, gateway->access_log || gateway->tracing.on ? "metadata" : ""));
     }
     json_array_append_new(filters, router_filter());
     return filters;
@@ -189,7 +194,7 @@ static json_t *main_hcm(const struct grid_gateway *gateway, const char *state_di
 static json_t *ops_hcm(void)
 {
     return json_pack("{s:s, s:s, s:[o, o], s:o, s:o}", "@type", TYPE HCM, "stat_prefix", "ops", "http_filters",
-                     module_filter("grid_ops"), router_filter(), "http_protocol_options", http1_options(),
+                     module_filter("grid_ops", ""), router_filter(), "http_protocol_options", http1_options(),
                      "route_config", grid_render_host(NULL, "ops", json_pack("[o]", ops_route())));
 }
 

@@ -11,9 +11,7 @@
 #include <string.h>
 
 #define TYPE "type.googleapis.com/"
-#define NO_BREAKER 1000000 /* Envoy's 1,024 turns open streams into 503 */
-#define RETRY_PERCENT 20.0 /* of the active requests may be retries */
-#define RETRY_LEAST 3
+#define NO_BREAKER 1000000  /* Envoy's 1,024 turns open streams into 503 */
 #define ENGINE_IDLE_MS 4000 /* engines' servers close idle connections after 5 s */
 #define FAILURES_TO_EJECT 5
 #define EJECT_MS 5000
@@ -58,16 +56,16 @@ static json_t *endpoints_of(const struct grid_serving_cluster *cluster, bool *al
     return json_pack("{s:o, s:[{s:o}]}", "cluster_name", text_of(cluster->name), "endpoints", "lb_endpoints", list);
 }
 
-/* Limits are the engines' business: the breakers are out of the way, retries keep a budget. */
+/* Limits are the engines' business: the breakers are out of the way, that of retries too. A request is only tried again
+ * when its site did not take it, so a dead site's requests all go on at once and cost the others nothing twice. */
 static json_t *breakers(void)
 {
     json_t *thresholds = json_array();
     static const char *const priorities[] = {"DEFAULT", "HIGH"};
     for (size_t i = 0; i < sizeof priorities / sizeof *priorities; i++) {
-        json_array_append_new(thresholds, json_pack("{s:s, s:i, s:i, s:i, s:{s:{s:f}, s:i}}", "priority", priorities[i],
+        json_array_append_new(thresholds, json_pack("{s:s, s:i, s:i, s:i, s:i}", "priority", priorities[i],
                                                     "max_connections", NO_BREAKER, "max_pending_requests", NO_BREAKER,
-                                                    "max_requests", NO_BREAKER, "retry_budget", "budget_percent",
-                                                    "value", RETRY_PERCENT, "min_retry_concurrency", RETRY_LEAST));
+                                                    "max_requests", NO_BREAKER, "max_retries", NO_BREAKER));
     }
     return json_pack("{s:o}", "thresholds", thresholds);
 }

@@ -196,6 +196,16 @@ enum grid_lex_result grid_lex_escape(struct grid_cursor *cursor, uint32_t *out_u
     return GRID_LEX_DONE;
 }
 
+unsigned grid_lex_escape_step(unsigned state, char byte)
+{
+    if (state > GRID_LEX_ESCAPE_DONE && state <= GRID_LEX_ESCAPE_HEX)
+        return hex_digit(byte) < 0 ? (unsigned)GRID_LEX_ESCAPE_BAD : state - 1;
+    if (state == GRID_LEX_ESCAPE_START && byte == 'u')
+        return GRID_LEX_ESCAPE_HEX;
+    bool known = state == GRID_LEX_ESCAPE_START && byte != '\0' && strchr("\"\\/bfnrt", byte);
+    return known ? GRID_LEX_ESCAPE_DONE : GRID_LEX_ESCAPE_BAD;
+}
+
 /* To behind the closing quote, from anywhere between tokens of the string. */
 static enum grid_lex_result string_rest(struct grid_cursor *cursor, unsigned char *high)
 {

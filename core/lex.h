@@ -58,6 +58,16 @@ enum grid_lex_result grid_lex_string(struct grid_cursor *cursor, struct grid_lex
 /* Passes the rest of an escape whose backslash the cursor stands behind. *out_unit is the UTF-16 unit it spells. */
 enum grid_lex_result grid_lex_escape(struct grid_cursor *cursor, uint32_t *out_unit);
 
+/* An escape's automaton, byte by byte behind the backslash, begun with GRID_LEX_ESCAPE_START. What lies between DONE
+ * and START counts the hex digits that are due. */
+enum grid_lex_escape_state {
+    GRID_LEX_ESCAPE_DONE = 0,
+    GRID_LEX_ESCAPE_HEX = 4,
+    GRID_LEX_ESCAPE_START,
+    GRID_LEX_ESCAPE_BAD,
+};
+unsigned grid_lex_escape_step(unsigned state, char byte);
+
 /* A number's automaton, byte by byte, begun with GRID_LEX_NUMBER_START. STOP: the byte does not belong to it. */
 enum grid_lex_number {
     GRID_LEX_NUMBER_START,

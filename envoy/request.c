@@ -29,14 +29,15 @@ static void change_head(void *envoy, const struct grid_filter *filter, const str
         grid_bridge_remove(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("accept-encoding"));
 }
 
-/* True when the stream goes on. A route without our specifier is left as it is. */
-static bool decide(void *envoy, struct grid_filter *filter)
+/* True when the stream goes on. A route without our specifier is left as it is. `bytes`: of the body. */
+static bool decide(void *envoy, struct grid_filter *filter, uint64_t bytes)
 {
-    grid_pick_decide(envoy, filter->ticket);
+    grid_pick_decide(envoy, filter);
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
     filter->stage = GRID_FILTER_DECIDED;
     if (grid_bridge_forwarded(decision)) {
         change_head(envoy, filter, decision);
+        grid_pick_arm(envoy, filter, bytes);
         return true;
     }
     if (decision->reply.status == 0)
@@ -83,6 +84,19 @@ static bool start_ticket(void *envoy, struct grid_filter *filter, bool end)
     return good && (!forged || grid_headers_clean(envoy, ENVOY_REQUEST_HEADERS));
 }
 
+/* How long the head says that the body is; UINT64_MAX when it does not. */
+static uint64_t said_bytes(void *envoy)
+{
+    struct grid_str text = grid_bridge_header(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("content-length"));
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9' || bytes > UINT64_MAX / 100)
+            return UINT64_MAX;
+        bytes = bytes * 10 + (uint64_t)(text.ptr[i] - '0');
+    }
+    return text.len > 0 ? bytes : UINT64_MAX;
+}
+
 int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
 {
     struct grid_filter *filter = stream;
@@ -102,7 +116,7 @@ int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
     }
     if (grid_ticket_want(filter->ticket) == GRID_WANT_BODY)
         grid_ticket_body(filter->ticket, NULL, 0, false);
-    return decide(envoy, filter) ? ENVOY_HEADERS_CONTINUE : ENVOY_HEADERS_STOP;
+    return decide(envoy, filter, end ? 0 : said_bytes(envoy)) ? ENVOY_HEADERS_CONTINUE : ENVOY_HEADERS_STOP;
 }
 
 /* ---- body ---------------------------------------------------------------------------------------------------- */
@@ -184,15 +198,36 @@ static bool change_body(void *envoy, const struct grid_filter *filter, const str
     return true;
 }
 
+/* Envoy's decoder tells of itself in the trailers that it adds; a broken coding it passes over in silence. */
+static bool was_decoded(void *envoy)
+{
+    struct grid_header room[GRID_MANY_HEADERS];
+    size_t n = 0, i = 0;
+    struct grid_header *trailers = grid_headers_read(envoy, ENVOY_REQUEST_TRAILERS, room, &n);
+    while (trailers && i < n && !grid_bridge_starts(trailers[i].name, GRID_TEXT("x-envoy-decompressor-")))
+        i++;
+    if (trailers != room)
+        free(trailers);
+    return i < n;
+}
+
+/* What was decoded and is no JSON is half a body, or none: it must not reach a site as if it were whole. */
+static bool is_broken(const struct grid_filter *filter)
+{
+    enum grid_reason reason = grid_ticket_decision(filter->ticket)->reason;
+    return filter->decoded && (reason == GRID_REASON_NOT_JSON || reason == GRID_REASON_EMPTY);
+}
+
 /* The body is as complete as the core gets it. True when the stream goes on. */
 static bool finish_body(void *envoy, struct grid_filter *filter, const struct grid_body *parts, bool cut)
 {
     bool good = show_body(envoy, filter, parts, cut);
-    if (good && !decide(envoy, filter))
+    if (good && !decide(envoy, filter, cut ? UINT64_MAX : body_bytes(envoy, parts)))
         return false;
-    if (good && change_body(envoy, filter, parts))
+    bool broken = good && is_broken(filter);
+    if (good && !broken && change_body(envoy, filter, parts))
         return true;
-    grid_filter_fail(envoy, filter, 500);
+    grid_filter_fail(envoy, filter, broken ? 400 : 500);
     return false;
 }
 
@@ -217,6 +252,7 @@ int ON(http_filter_request_trailers)(void *envoy, void *stream)
         return ENVOY_TRAILERS_STOP;
     if (filter->stage != GRID_FILTER_BODY)
         return ENVOY_TRAILERS_CONTINUE;
+    filter->decoded = was_decoded(envoy);
     struct grid_body parts = parts_of(envoy, false);
     bool over = body_bytes(envoy, &parts) > grid_ticket_max_body(filter->ticket);
     return finish_body(envoy, filter, &parts, over) ? ENVOY_TRAILERS_CONTINUE : ENVOY_TRAILERS_STOP;

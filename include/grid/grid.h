@@ -234,6 +234,11 @@ void grid_route(struct grid_ticket *ticket, const struct grid_route_options *opt
 /* The decision again, for logs and the answer side. Before grid_route: action GRID_REPLY with status 0. */
 const struct grid_decision *grid_ticket_decision(const struct grid_ticket *ticket);
 
+/* Failover (behaviour.md O.43). Could another healthy site take it? And: go on to the best of those, since the present
+ * one did not take it; false: none is left. Candidates that were tried are GRID_UNKNOWN; update only the others. */
+bool grid_ticket_movable(const struct grid_ticket *ticket);
+bool grid_ticket_move(struct grid_ticket *ticket, uint64_t now_ms);
+
 /* What stripping changes in the body: `bytes` bytes at `offset` (as sent) become `text`. In order, apart; at most two.
  * Only of a request that goes on. *out_n is 0 when the body goes on as it came. Owned by the ticket. */
 struct grid_edit {

@@ -255,9 +255,26 @@ def test_a_tag_key_must_be_there_and_long_enough(tmp_path):
     field = 'grid_site_route.prefix_affinity.tag_key_path'
     assert refusals(tmp_path, gateway)[0][:3] == ('gateway.yaml', 3, field)
     (tmp_path / 'tag.key').write_bytes(b'k' * 31)
-    assert '31 bytes' in refusals(tmp_path, gateway)[0][3]
+    assert '31 bytes; a key has at least 32 bytes' in refusals(tmp_path, gateway)[0][3]
     (tmp_path / 'tag.key').write_bytes(b'k' * 32)
-    assert check(tmp_path, gateway).returncode == 0
+    os.chmod(tmp_path / 'tag.key', 0o640)
+    done = check(tmp_path, gateway)
+    assert done.returncode == 0
+    assert 'tag.key: others than its owner may read it (mode 0640)' in done.stderr
+    os.chmod(tmp_path / 'tag.key', 0o600)
+    assert check(tmp_path, gateway).stderr == ''
+    (tmp_path / 'old.key').write_bytes(b'k' * 31)
+    two = GATEWAY.replace('model_header: X-Model', 'prefix_affinity:\n    tag_key_path:\n    - tag.key\n    - old.key')
+    found = refusals(tmp_path, two)
+    assert [f[:3] for f in found] == [('gateway.yaml', 6, field + '[1]')]
+    assert 'old.key has 31 bytes; a key has at least 32 bytes' in found[0][3]
+
+
+def test_two_clusters_with_one_mark_are_refused(tmp_path):
+    serving = SERVING.replace('pool-east', 'pool-13038').replace('pool-west', 'pool-20737')
+    found = refusals(tmp_path, serving=serving)
+    assert found[0][:3] == ('serving.yaml', 4, 'candidates[1].cluster')
+    assert 'pool-13038 and pool-20737' in found[0][3]
 
 
 @pytest.mark.parametrize('odd', ['fifo', 'folder', 'device'])

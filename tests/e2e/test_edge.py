@@ -228,8 +228,9 @@ def test_a_line_of_the_access_log_tells_the_decision_and_no_text(tmp_path, east)
         assert (line['status'], line['path'], line['method']) == (200, '/v1/chat/completions', 'POST')
         assert (line['request_id'], line['upstream_cluster']) == ('the-id', 'pool-east')
         assert line['duration_ms'] >= line['first_byte_ms'] >= 0 and line['bytes_in'] > 0
-        assert {'site', 'cluster', 'outcome', 'reason', 'blocks', 'run', 'worth', 'depth', 'pinned', 'attempts', 'tagged',
-                'flags', 'details'} <= set(line)
+        assert (line['site'], line['cluster'], line['attempts'], line['pinned']) == ('east', 'pool-east', 1, False)
+        assert (line['reason'], line['blocks'], line['run'], line['tagged']) == ('too_short', 0, 0, 0)
+        assert {'outcome', 'worth', 'depth', 'flags', 'details'} <= set(line)
         for secret in ('secret of mine', 'sk-query', 'sk-head'):
             assert secret not in text
         stored = '/v1/responses/resp_east.00000000..abc'
@@ -282,6 +283,7 @@ def test_spans_go_to_the_collector(tmp_path, east):
             spans = eventually(lambda: collector.got and len(b''.join(b for _, b in collector.got)) > 500 and
                                b''.join(b for _, b in collector.got), 20, 'spans')
             assert collector.got[0][0] == '/otlp'
+            assert b'grid.site' in spans and b'grid.attempts' in spans and b'pool-east' in spans
             assert b'edge-7' in spans and bytes.fromhex(trace) in spans
             for secret in (b'sk-query', b'secret of mine', b'abcdef'):
                 assert secret not in spans

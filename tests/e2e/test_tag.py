@@ -141,7 +141,7 @@ class Keyed:
 
     def __init__(self, folder, names):
         self.folder = folder
-        self.grid = Grid(affinity={'tag_key_path': [str(folder / name) for name in names]})
+        self.grid = Grid(affinity={'tag_key_path': [str(folder / name) for name in names]}, gateway={'access_log': True})
 
     def __enter__(self):
         self.grid.__enter__()
@@ -204,7 +204,10 @@ def test_keys_rotate_in_a_running_gateway_and_bad_ones_are_refused(tmp_path):
         keyed.put('one.key', KEY)
         keyed.expect((before[0] + 1, 0, 2))
         eventually(lambda: not keyed.led_home(third), 4, 'the refused key was replaced')
+        keyed.led_home(KEY)
+        keyed.grid.stop()           # the access log is written at the latest now
         said = keyed.said()
+    assert said.count('"path":"/v1/responses/resp_none"') > 2 and said.count('"path":"/v1/responses/-"') > 2
     for secret in (KEY, OTHER, third, b'too short'):
         assert secret.decode('latin-1') not in said
         assert secret.hex() not in said
@@ -238,3 +241,18 @@ def test_a_gateway_without_keys_says_so_once():
         said = grid.log.read()
     assert said.count('ids get no mac') == 1
     assert 'set tag_key_path in production' in said
+
+
+def test_settings_that_name_a_missing_key_come_into_force_with_it(tmp_path):
+    (tmp_path / 'one.key').write_bytes(KEY)
+    with Keyed(tmp_path, ['one.key']) as keyed:
+        path = os.path.join(keyed.grid.folder, 'gateway.json')
+        with open(path, encoding='utf-8') as f:
+            gateway = json.load(f)
+        gateway['grid_site_route']['prefix_affinity']['tag_key_path'] = [str(tmp_path / name) for name in ('late.key', 'one.key')]
+        keyed.grid.write('gateway.json', gateway)
+        keyed.expect((0, 0, 1))
+        assert 'late.key: No such file' in keyed.grid.ops.get('/grid').json()['reload']['error']
+        keyed.put('late.key', OTHER)
+        keyed.expect((1, 0, 1), 10)
+        assert keyed.led_home(OTHER) and keyed.led_home(KEY)
