@@ -140,8 +140,8 @@ uint64_t grid_ticket_max_body(const struct grid_ticket *t)
 
 /* ---- body ----------------------------------------------------------------------------------------------------- */
 
-/* Keys, and a prompt too short for one, are made only of a body whose fields for ids are absent or null; what is no JSON
- * names nothing. */
+/* Keys, and a prompt too short for one, are made only of a body whose fields for ids are absent or null; what is no
+ * JSON names nothing. */
 static bool names_no_id(const struct grid_ticket *t, bool keyed)
 {
     enum grid_reason reason = t->keyed.reason;

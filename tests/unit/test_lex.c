@@ -75,6 +75,31 @@ static void numbers(void **state)
         assert_false(number_is_whole(bad[i]));
 }
 
+/* The automaton and the pass over slices agree on everything that may follow a backslash. */
+static void escapes_byte_by_byte(void **state)
+{
+    (void)state;
+    static const char *const hex[] = {"", "0", "0a", "0aF", "0aF9", "0aF9e", "g", "00g", "000g", "\"", "12\""};
+    for (unsigned first = 0; first < 256; first++) {
+        for (size_t i = 0; i < sizeof hex / sizeof hex[0]; i++) {
+            char text[8] = {(char)first};
+            size_t len = 1 + strlen(hex[i]), at = 0;
+            unsigned step = GRID_LEX_ESCAPE_START;
+            struct grid_cursor cursor;
+            uint32_t unit;
+            memcpy(text + 1, hex[i], len - 1);
+            grid_cursor_init(&cursor, &(struct grid_str){text, len}, 1);
+            enum grid_lex_result result = grid_lex_escape(&cursor, &unit);
+            while (at < len && step != GRID_LEX_ESCAPE_DONE && step != GRID_LEX_ESCAPE_BAD)
+                step = grid_lex_escape_step(step, text[at++]);
+            assert_int_equal(step == GRID_LEX_ESCAPE_DONE, result == GRID_LEX_DONE);
+            assert_int_equal(step == GRID_LEX_ESCAPE_BAD, result == GRID_LEX_BAD);
+            if (result == GRID_LEX_DONE)
+                assert_int_equal(at, grid_cursor_offset(&cursor));
+        }
+    }
+}
+
 static void utf8_at_every_cut(void **state)
 {
     (void)state;
@@ -153,9 +178,9 @@ static void memo_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_agrees_with_twin), cmocka_unit_test(numbers),
-        cmocka_unit_test(utf8_at_every_cut),      cmocka_unit_test(cursor_passes_empty_slices),
-        cmocka_unit_test(memo_changes_nothing),
+        cmocka_unit_test(plain_agrees_with_twin),     cmocka_unit_test(numbers),
+        cmocka_unit_test(escapes_byte_by_byte),       cmocka_unit_test(utf8_at_every_cut),
+        cmocka_unit_test(cursor_passes_empty_slices), cmocka_unit_test(memo_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
