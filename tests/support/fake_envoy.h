@@ -34,6 +34,10 @@ struct fake_stream {
     uint64_t flags;            /* attribute 17 */
     int selects;               /* how often the cluster specifier is asked in one clearing */
     char cluster[300];         /* chosen; "" for none */
+    char metadata[1024];       /* the struct that was set last */
+    size_t metadata_bytes;
+    double ticket;          /* grid.ticket of the dynamic metadata; 0: not set */
+    char local_address[64]; /* attribute 51: our end of the connection to the site; "" before there is one */
 
     /* what went to the site */
     bool head_sent, end_sent;
@@ -85,6 +89,9 @@ enum fake_http { FAKE_HTTP1, FAKE_HTTP2 };
 void fake_send_body(struct fake_stream *stream, const char *bytes, size_t len, size_t piece, enum fake_http http);
 void fake_send_piece(struct fake_stream *stream, const char *bytes, size_t len, bool end);
 void fake_send_trailers(struct fake_stream *stream);
+/* The site did not take it, or broke the connection whose end on our side is `local_address` ("": there was none).
+ * True: Envoy would retry and was told where; false: the retries are used up or were never asked for. */
+bool fake_retry(struct fake_stream *stream, const char *local_address);
 /* The answer of a site, and one of Envoy's own. */
 void fake_answer(struct fake_stream *stream, const char *lines, const char *body);
 /* An answer of a site piece by piece; a piece may begin with slices that were given before it. */
