@@ -30,8 +30,9 @@ static const struct grid_str known_names[] = {
     GRID_LIT("tgi_queue_size"),
 };
 #define N_KNOWN (sizeof known_names / sizeof known_names[0])
-/* What the engines count over their life; a multi-process engine tells no start time, so that these have to do. All that
- * are present are summed: a request moves one of them up and none down. */
+
+/* What the engines count over their life; a multi-process engine tells no start time, so that these have to do. All
+ * that are present are summed: a request moves one of them up and none down. */
 static const struct grid_str life_counters[] = {
     GRID_LIT("vllm:prompt_tokens_total"),
     GRID_LIT("vllm:generation_tokens_total"),

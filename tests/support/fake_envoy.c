@@ -399,12 +399,12 @@ void fake_touch(void)
     ON(bootstrap_extension_file_changed)(&envoy_token, module, text_of("serving.json"), ENVOY_FILE_MOVED_TO);
 }
 
-bool fake_finish_callout_to(const char *cluster, int result, const char *body)
+bool fake_finish_callout_to(const char *name, int result, const char *body)
 {
     struct grid_header status = {text_of(":status"), text_of("200")};
     for (size_t i = 0; i < FAKE_CALLOUTS; i++) {
         uint64_t id = fake_callouts[i].id;
-        if (id == 0 || strcmp(fake_callouts[i].cluster, cluster) != 0)
+        if (id == 0 || (strcmp(fake_callouts[i].cluster, name) != 0 && strcmp(fake_callouts[i].host, name) != 0))
             continue;
         fake_callouts[i].id = 0;
         struct grid_str slice = fresh(text_of(body));
