@@ -1,5 +1,5 @@
 /*
- * decode.c - the decoded bytes of a JSON string, a run at a time (grid_json_decode_next of json.h)
+ * decode.c - the bytes of values that were passed: as sent, and strings decoded (the second half of json.h)
  *
  * Story     Runs without escapes are handed out where they lie; an escape is decoded into the struct's own room.
  */
@@ -73,4 +73,68 @@ bool grid_json_decode_next(struct grid_json_decode *decode, struct grid_str *out
     }
     decode->bad = !decode_escape(decode, out_run);
     return !decode->bad;
+}
+
+enum grid_json_fault grid_json_text(struct grid_json *json, char *room, size_t cap, struct grid_str *out)
+{
+    struct grid_json_decode decode;
+    struct grid_str run;
+    size_t len = 0;
+    if (!grid_json_decode(json, &decode))
+        return json->fault;
+    bool fits = true;
+    while (grid_json_decode_next(&decode, &run)) { /* to the end: bad text is bad, too long or not */
+        fits = fits && run.len <= cap - len;
+        if (!fits)
+            continue;
+        memcpy(room + len, run.ptr, run.len);
+        len += run.len;
+    }
+    if (decode.bad)
+        return GRID_JSON_BAD_UTF8;
+    if (!fits)
+        return GRID_JSON_LONG;
+    *out = (struct grid_str){room, len};
+    return GRID_JSON_FINE;
+}
+
+enum grid_json_fault grid_json_text_arena(struct grid_json *json, struct grid_arena *arena, size_t limit,
+                                          struct grid_str *out)
+{
+    struct grid_json_decode decode, measure;
+    struct grid_str run;
+    size_t len = 0;
+    if (!grid_json_decode(json, &decode))
+        return json->fault;
+    measure = decode;
+    while (grid_json_decode_next(&measure, &run))
+        len += run.len;
+    if (measure.bad)
+        return GRID_JSON_BAD_UTF8;
+    if (len > limit)
+        return GRID_JSON_LONG;
+    char *text = grid_arena_take(arena, len + 1);
+    if (!text)
+        return GRID_JSON_NO_MEMORY;
+    size_t used = 0;
+    while (grid_json_decode_next(&decode, &run)) {
+        memcpy(text + used, run.ptr, run.len);
+        used += run.len;
+    }
+    text[used] = '\0';
+    *out = (struct grid_str){text, used};
+    return GRID_JSON_FINE;
+}
+
+bool grid_json_raw_next(struct grid_json_raw *raw, struct grid_str *out_piece)
+{
+    if (raw->bytes == 0 || !grid_cursor_settle(&raw->from))
+        return false;
+    size_t len = (size_t)(raw->from.end - raw->from.at);
+    if (len > raw->bytes)
+        len = raw->bytes;
+    *out_piece = (struct grid_str){raw->from.at, len};
+    raw->from.at += len;
+    raw->bytes -= len;
+    return true;
 }

@@ -13,6 +13,12 @@
 #include "check.h"
 
 #define SKIP_LEVELS 16384u /* 2 KiB of bits */
+/* The first n bytes of a word in memory. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define HEAD_OF(n) (((uint64_t)1 << 8 * (n)) - 1)
+#else
+#define HEAD_OF(n) ~(UINT64_MAX >> 8 * (n))
+#endif
 
 const char *grid_json_kind_name(enum grid_json_kind kind)
 {
@@ -180,10 +186,10 @@ bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct gri
 
 /* ---- passing values --------------------------------------------------------------------------------------------- */
 
-static bool pass_string(struct grid_json *json, bool *out_high)
+static bool pass_string(struct grid_json *json, unsigned *out_traits)
 {
     json->cursor.at++; /* the opening quote */
-    return fail_lex(json, grid_lex_string(&json->cursor, json->memo, out_high));
+    return fail_lex(json, grid_lex_text(&json->cursor, json->memo, out_traits));
 }
 
 static bool pass_number(struct grid_json *json)
@@ -203,12 +209,12 @@ static bool pass_word(struct grid_json *json, const char *word)
     return true;
 }
 
-/* Anything but an array or object; out_high is set for strings. */
-static bool pass_scalar(struct grid_json *json, enum grid_json_kind kind, bool *out_high)
+/* Anything but an array or object; out_traits are of strings. */
+static bool pass_scalar(struct grid_json *json, enum grid_json_kind kind, unsigned *out_traits)
 {
     switch (kind) {
     case GRID_JSON_STRING:
-        return pass_string(json, out_high);
+        return pass_string(json, out_traits);
     case GRID_JSON_NUMBER:
         return pass_number(json);
     case GRID_JSON_NULL:
@@ -252,10 +258,10 @@ static enum nest_kind nest_top(const struct nest *nest)
 
 static bool pass_name(struct grid_json *json)
 {
-    bool high;
+    unsigned traits;
     if (token(json) != '"')
         return fail(json, GRID_JSON_SYNTAX);
-    return pass_string(json, &high) && expect(json, ':');
+    return pass_string(json, &traits) && expect(json, ':');
 }
 
 /* Behind an opening bracket, or behind a value: on to the next value, over commas, names and closing brackets. False at
@@ -280,8 +286,8 @@ static bool nest_advance(struct grid_json *json, struct nest *nest, bool opened)
             return pass_name(json);
         if (top == NEST_ARRAY || token(json) != '"')
             return json->fault == GRID_JSON_FINE;
-        bool high; /* too deep to know: a name or an element */
-        if (!pass_string(json, &high))
+        unsigned traits; /* too deep to know: a name or an element */
+        if (!pass_string(json, &traits))
             return false;
         if (token(json) == ':') {
             json->cursor.at++;
@@ -297,11 +303,11 @@ static bool pass_nest(struct grid_json *json)
     for (;;) {
         enum grid_json_kind kind = grid_json_peek(json);
         bool open = kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT;
-        bool high;
+        unsigned traits;
         if (open) {
             json->cursor.at++;
             nest_push(&nest, kind == GRID_JSON_OBJECT);
-        } else if (!pass_scalar(json, kind, &high)) {
+        } else if (!pass_scalar(json, kind, &traits)) {
             return false;
         }
         if (!nest_advance(json, &nest, open))
@@ -309,20 +315,20 @@ static bool pass_nest(struct grid_json *json)
     }
 }
 
-static bool pass_value(struct grid_json *json, bool *out_high)
+static bool pass_value(struct grid_json *json, unsigned *out_traits)
 {
     enum grid_json_kind kind = grid_json_peek(json);
-    *out_high = true;
+    *out_traits = GRID_LEX_HIGH | GRID_LEX_ESCAPED; /* of no string: not known */
     bool done =
-        kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT ? pass_nest(json) : pass_scalar(json, kind, out_high);
+        kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT ? pass_nest(json) : pass_scalar(json, kind, out_traits);
     json->fresh = false;
     return done;
 }
 
 bool grid_json_skip(struct grid_json *json)
 {
-    bool high;
-    return pass_value(json, &high);
+    unsigned traits;
+    return pass_value(json, &traits);
 }
 
 bool grid_json_finish(struct grid_json *json)
@@ -339,57 +345,6 @@ bool grid_json_finish(struct grid_json *json)
 }
 
 /* ---- reading values --------------------------------------------------------------------------------------------- */
-
-enum grid_json_fault grid_json_text(struct grid_json *json, char *room, size_t cap, struct grid_str *out)
-{
-    struct grid_json_decode decode;
-    struct grid_str run;
-    size_t len = 0;
-    if (!grid_json_decode(json, &decode))
-        return json->fault;
-    bool fits = true;
-    while (grid_json_decode_next(&decode, &run)) { /* to the end: bad text is bad, too long or not */
-        fits = fits && run.len <= cap - len;
-        if (!fits)
-            continue;
-        memcpy(room + len, run.ptr, run.len);
-        len += run.len;
-    }
-    if (decode.bad)
-        return GRID_JSON_BAD_UTF8;
-    if (!fits)
-        return GRID_JSON_LONG;
-    *out = (struct grid_str){room, len};
-    return GRID_JSON_FINE;
-}
-
-enum grid_json_fault grid_json_text_arena(struct grid_json *json, struct grid_arena *arena, size_t limit,
-                                          struct grid_str *out)
-{
-    struct grid_json_decode decode, measure;
-    struct grid_str run;
-    size_t len = 0;
-    if (!grid_json_decode(json, &decode))
-        return json->fault;
-    measure = decode;
-    while (grid_json_decode_next(&measure, &run))
-        len += run.len;
-    if (measure.bad)
-        return GRID_JSON_BAD_UTF8;
-    if (len > limit)
-        return GRID_JSON_LONG;
-    char *text = grid_arena_take(arena, len + 1);
-    if (!text)
-        return GRID_JSON_NO_MEMORY;
-    size_t used = 0;
-    while (grid_json_decode_next(&decode, &run)) {
-        memcpy(text + used, run.ptr, run.len);
-        used += run.len;
-    }
-    text[used] = '\0';
-    *out = (struct grid_str){text, used};
-    return GRID_JSON_FINE;
-}
 
 /* The lexeme of the number that the reader has passed, from `raw`; false when it does not fit. */
 static bool lexeme(struct grid_json_raw raw, char *room, size_t cap)
@@ -441,39 +396,68 @@ enum grid_json_fault grid_json_bool(struct grid_json *json, bool *out_value)
 
 bool grid_json_raw(struct grid_json *json, struct grid_json_raw *out_raw)
 {
-    grid_json_peek(json); /* steps over the white space ahead */
-    struct grid_cursor from = json->cursor;
-    bool high;
-    if (!pass_value(json, &high))
+    enum grid_json_kind kind = grid_json_peek(json); /* steps over the white space ahead */
+    unsigned traits;
+    out_raw->from = json->cursor;
+    out_raw->kind = (uint8_t)kind;
+    if (!pass_value(json, &traits))
         return false;
-    size_t bytes = grid_cursor_offset(&json->cursor) - grid_cursor_offset(&from);
-    *out_raw = (struct grid_json_raw){from, bytes, high};
+    out_raw->bytes = grid_cursor_offset(&json->cursor) - grid_cursor_offset(&out_raw->from);
+    out_raw->high = traits & GRID_LEX_HIGH;
+    out_raw->escaped = traits & GRID_LEX_ESCAPED;
     return true;
 }
 
-bool grid_json_raw_next(struct grid_json_raw *raw, struct grid_str *out_piece)
+/* The common name and its colon: at most GRID_SCAN_NEAR ASCII bytes without escapes, inside one slice, no white space.
+ * False with nothing done for any other. */
+static inline bool near_name(struct grid_json *json, struct grid_json_pair *out)
 {
-    if (raw->bytes == 0 || !grid_cursor_settle(&raw->from))
+    const char *from = json->cursor.at + 1;
+    unsigned char high = 0;
+    if (json->cursor.end - from < (ptrdiff_t)GRID_SCAN_NEAR + 2 || from[-1] != '"')
         return false;
-    size_t len = (size_t)(raw->from.end - raw->from.at);
-    if (len > raw->bytes)
-        len = raw->bytes;
-    *out_piece = (struct grid_str){raw->from.at, len};
-    raw->from.at += len;
-    raw->bytes -= len;
+    const char *stop = grid_scan_near(from, &high);
+    if (!stop || stop[0] != '"' || stop[1] != ':' || (high & 0x80))
+        return false;
+    size_t len = (size_t)(stop - from);
+    memcpy(&out->head, from, sizeof out->head);
+    if (len < sizeof out->head)
+        out->head &= HEAD_OF(len);
+    out->name = (struct grid_str){from, len};
+    json->cursor.at = stop + 2;
     return true;
+}
+
+bool grid_json_pair(struct grid_json *json, char room[GRID_JSON_PAIR_NAME], struct grid_json_pair *out)
+{
+    if (!entry(json, '}'))
+        return false;
+    if (token(json) != '"')
+        return fail(json, GRID_JSON_SYNTAX);
+    if (!near_name(json, out)) {
+        out->name = (struct grid_str){NULL, 0};
+        grid_json_text(json, room, GRID_JSON_PAIR_NAME, &out->name);
+        if (!expect(json, ':'))
+            return false;
+        out->head = 0;
+        memcpy(&out->head, room, out->name.len < sizeof out->head ? out->name.len : sizeof out->head);
+    }
+    return grid_json_raw(json, &out->value);
+}
+
+void grid_json_decode_raw(const struct grid_json_raw *raw, struct grid_json_decode *out_decode)
+{
+    *out_decode = (struct grid_json_decode){.at = raw->from, .high = raw->high};
+    out_decode->at.at++; /* the opening quote */
 }
 
 bool grid_json_decode(struct grid_json *json, struct grid_json_decode *out_decode)
 {
+    struct grid_json_raw raw;
     if (grid_json_peek(json) != GRID_JSON_STRING)
         return fail(json, GRID_JSON_SYNTAX);
-    struct grid_cursor from = json->cursor;
-    from.at++;
-    bool high;
-    if (!pass_string(json, &high))
+    if (!grid_json_raw(json, &raw))
         return false;
-    json->fresh = false;
-    *out_decode = (struct grid_json_decode){.at = from, .high = high};
+    grid_json_decode_raw(&raw, out_decode);
     return true;
 }
