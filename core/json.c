@@ -13,6 +13,7 @@
 #include "check.h"
 
 #define SKIP_LEVELS 16384u /* 2 KiB of bits */
+#define NAMED_SO_BYTES 32  /* room for a comma, quotes, a colon and a guessed name */
 /* The first n bytes of a word in memory. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define HEAD_OF(n) (((uint64_t)1 << 8 * (n)) - 1)
@@ -66,14 +67,11 @@ static bool fail_lex(struct grid_json *json, enum grid_lex_result result)
     return result == GRID_LEX_DONE || fail(json, result == GRID_LEX_ENDED ? GRID_JSON_ENDED : GRID_JSON_SYNTAX);
 }
 
-/* Stands at the next byte that is not white space; 0 with a fault at the end. (A raw NUL byte is never legal.) */
-static char token(struct grid_json *json)
+static char token_behind_space(struct grid_json *json)
 {
     struct grid_cursor *cursor = &json->cursor;
-    if (GRID_UNLIKELY(json->fault != GRID_JSON_FINE))
-        return 0;
-    if (GRID_LIKELY(cursor->end > cursor->at && *cursor->at > ' ')) /* most bodies have no white space here */
-        return *cursor->at;
+    if (cursor->end - cursor->at > 1 && *cursor->at == ' ' && cursor->at[1] > ' ')
+        return *++cursor->at;
     for (;;) {
         if (!grid_cursor_settle(cursor)) {
             fail(json, GRID_JSON_ENDED);
@@ -85,6 +83,17 @@ static char token(struct grid_json *json)
     }
 }
 
+/* Stands at the next byte that is not white space; 0 with a fault at the end. (A raw NUL byte is never legal.) */
+static inline char token(struct grid_json *json)
+{
+    const struct grid_cursor *cursor = &json->cursor;
+    if (GRID_UNLIKELY(json->fault != GRID_JSON_FINE))
+        return 0;
+    if (GRID_LIKELY(cursor->end > cursor->at && *cursor->at > ' ')) /* most bodies have no white space here */
+        return *cursor->at;
+    return token_behind_space(json);
+}
+
 static bool expect(struct grid_json *json, char byte)
 {
     if (token(json) != byte)
@@ -93,29 +102,17 @@ static bool expect(struct grid_json *json, char byte)
     return true;
 }
 
-static enum grid_json_kind kind_of(char byte)
-{
-    switch (byte) {
-    case 'n':
-        return GRID_JSON_NULL;
-    case 'f':
-        return GRID_JSON_FALSE;
-    case 't':
-        return GRID_JSON_TRUE;
-    case '"':
-        return GRID_JSON_STRING;
-    case '[':
-        return GRID_JSON_ARRAY;
-    case '{':
-        return GRID_JSON_OBJECT;
-    default:
-        return byte == '-' || (byte >= '0' && byte <= '9') ? GRID_JSON_NUMBER : GRID_JSON_NOTHING;
-    }
-}
+static const uint8_t kinds[256] = {
+    ['n'] = GRID_JSON_NULL,   ['f'] = GRID_JSON_FALSE,  ['t'] = GRID_JSON_TRUE,   ['"'] = GRID_JSON_STRING,
+    ['['] = GRID_JSON_ARRAY,  ['{'] = GRID_JSON_OBJECT, ['-'] = GRID_JSON_NUMBER, ['0'] = GRID_JSON_NUMBER,
+    ['1'] = GRID_JSON_NUMBER, ['2'] = GRID_JSON_NUMBER, ['3'] = GRID_JSON_NUMBER, ['4'] = GRID_JSON_NUMBER,
+    ['5'] = GRID_JSON_NUMBER, ['6'] = GRID_JSON_NUMBER, ['7'] = GRID_JSON_NUMBER, ['8'] = GRID_JSON_NUMBER,
+    ['9'] = GRID_JSON_NUMBER,
+};
 
 enum grid_json_kind grid_json_peek(struct grid_json *json)
 {
-    enum grid_json_kind kind = kind_of(token(json));
+    enum grid_json_kind kind = (enum grid_json_kind)kinds[(unsigned char)token(json)];
     if (kind == GRID_JSON_NOTHING)
         fail(json, GRID_JSON_SYNTAX);
     return kind;
@@ -181,6 +178,60 @@ bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct gri
     if (!expect(json, ':'))
         return false;
     *out_name = name;
+    return true;
+}
+
+/* The common name and its colon: at most GRID_SCAN_NEAR ASCII bytes without escapes, inside one slice, no white space.
+ * False with nothing done for any other. */
+static inline bool near_name(struct grid_json *json, struct grid_json_name *out)
+{
+    const char *from = json->cursor.at + 1;
+    unsigned char high = 0;
+    if (json->cursor.end - from < (ptrdiff_t)GRID_SCAN_NEAR + 2)
+        return false;
+    const char *stop = grid_scan_near(from, &high);
+    if (!stop || stop[0] != '"' || stop[1] != ':' || (high & 0x80))
+        return false;
+    size_t len = (size_t)(stop - from);
+    memcpy(&out->head, from, sizeof out->head);
+    if (len < sizeof out->head)
+        out->head &= HEAD_OF(len);
+    out->text = (struct grid_str){from, len};
+    json->cursor.at = stop + 2;
+    return true;
+}
+
+bool grid_json_named(struct grid_json *json, struct grid_json_name *out)
+{
+    if (!entry(json, '}'))
+        return false;
+    if (token(json) != '"')
+        return fail(json, GRID_JSON_SYNTAX);
+    if (near_name(json, out))
+        return true;
+    out->text = (struct grid_str){NULL, 0};
+    grid_json_text(json, out->room, sizeof out->room, &out->text);
+    out->head = 0;
+    memcpy(&out->head, out->room, out->text.len < sizeof out->head ? out->text.len : sizeof out->head);
+    return expect(json, ':');
+}
+
+bool grid_json_named_so(struct grid_json *json, const char *text, size_t len)
+{
+    const char *at = json->cursor.at;
+    uint64_t here, wanted;
+    if (json->cursor.end - at < NAMED_SO_BYTES || len > NAMED_SO_BYTES - sizeof here || json->fault != GRID_JSON_FINE)
+        return false;
+    if (!json->fresh && *at++ != ',')
+        return false;
+    if (*at++ != '"' || at[len] != '"' || at[len + 1] != ':')
+        return false;
+    memcpy(&here, at, sizeof here);
+    memcpy(&wanted, text, sizeof wanted);
+    if (len < sizeof here ? (here & HEAD_OF(len)) != wanted : here != wanted || memcmp(at, text, len) != 0)
+        return false;
+    json->cursor.at = at + len + 2;
+    json->fresh = false;
     return true;
 }
 
@@ -315,20 +366,19 @@ static bool pass_nest(struct grid_json *json)
     }
 }
 
-static bool pass_value(struct grid_json *json, unsigned *out_traits)
+static inline bool pass_kind(struct grid_json *json, enum grid_json_kind kind, unsigned *out_traits)
 {
-    enum grid_json_kind kind = grid_json_peek(json);
-    *out_traits = GRID_LEX_HIGH | GRID_LEX_ESCAPED; /* of no string: not known */
-    bool done =
-        kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT ? pass_nest(json) : pass_scalar(json, kind, out_traits);
     json->fresh = false;
-    return done;
+    if (GRID_LIKELY(kind == GRID_JSON_STRING))
+        return pass_string(json, out_traits);
+    *out_traits = GRID_LEX_HIGH | GRID_LEX_ESCAPED; /* of no string: not known */
+    return kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT ? pass_nest(json) : pass_scalar(json, kind, out_traits);
 }
 
 bool grid_json_skip(struct grid_json *json)
 {
     unsigned traits;
-    return pass_value(json, &traits);
+    return pass_kind(json, grid_json_peek(json), &traits);
 }
 
 bool grid_json_finish(struct grid_json *json)
@@ -400,49 +450,12 @@ bool grid_json_raw(struct grid_json *json, struct grid_json_raw *out_raw)
     unsigned traits;
     out_raw->from = json->cursor;
     out_raw->kind = (uint8_t)kind;
-    if (!pass_value(json, &traits))
+    if (!pass_kind(json, kind, &traits))
         return false;
     out_raw->bytes = grid_cursor_offset(&json->cursor) - grid_cursor_offset(&out_raw->from);
     out_raw->high = traits & GRID_LEX_HIGH;
     out_raw->escaped = traits & GRID_LEX_ESCAPED;
     return true;
-}
-
-/* The common name and its colon: at most GRID_SCAN_NEAR ASCII bytes without escapes, inside one slice, no white space.
- * False with nothing done for any other. */
-static inline bool near_name(struct grid_json *json, struct grid_json_pair *out)
-{
-    const char *from = json->cursor.at + 1;
-    unsigned char high = 0;
-    if (json->cursor.end - from < (ptrdiff_t)GRID_SCAN_NEAR + 2 || from[-1] != '"')
-        return false;
-    const char *stop = grid_scan_near(from, &high);
-    if (!stop || stop[0] != '"' || stop[1] != ':' || (high & 0x80))
-        return false;
-    size_t len = (size_t)(stop - from);
-    memcpy(&out->head, from, sizeof out->head);
-    if (len < sizeof out->head)
-        out->head &= HEAD_OF(len);
-    out->name = (struct grid_str){from, len};
-    json->cursor.at = stop + 2;
-    return true;
-}
-
-bool grid_json_pair(struct grid_json *json, char room[GRID_JSON_PAIR_NAME], struct grid_json_pair *out)
-{
-    if (!entry(json, '}'))
-        return false;
-    if (token(json) != '"')
-        return fail(json, GRID_JSON_SYNTAX);
-    if (!near_name(json, out)) {
-        out->name = (struct grid_str){NULL, 0};
-        grid_json_text(json, room, GRID_JSON_PAIR_NAME, &out->name);
-        if (!expect(json, ':'))
-            return false;
-        out->head = 0;
-        memcpy(&out->head, room, out->name.len < sizeof out->head ? out->name.len : sizeof out->head);
-    }
-    return grid_json_raw(json, &out->value);
 }
 
 void grid_json_decode_raw(const struct grid_json_raw *raw, struct grid_json_decode *out_decode)

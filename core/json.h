@@ -74,6 +74,18 @@ bool grid_json_element(struct grid_json *json);
  * are given in order and as often as they are sent: duplicates are the caller's business. */
 bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct grid_str *out_name);
 
+/* The same for who compares names with many: */
+struct grid_json_name {
+    struct grid_str text; /* decoded; {NULL,0}: over GRID_JSON_NAME_BYTES or not valid UTF-8 */
+    uint64_t head;        /* its first eight bytes as they stand in memory, zeros behind a shorter one */
+    char room[32];
+};
+#define GRID_JSON_NAME_BYTES 32u
+bool grid_json_named(struct grid_json *json, struct grid_json_name *out);
+/* Passes the name that is next and its colon if it is this one, spelled plainly; else false with nothing done. A guess
+ * that is right costs a comparison, where finding out the name costs the wait for its length. text has 24 bytes. */
+bool grid_json_named_so(struct grid_json *json, const char *text, size_t len);
+
 /* Passes the next value whole, checked against the grammar. False on a fault. */
 bool grid_json_skip(struct grid_json *json);
 
@@ -112,14 +124,6 @@ struct grid_json_raw {
 };
 /* Passes the next value as grid_json_skip does and gives its bytes as sent (a string: with quotes and escapes). */
 bool grid_json_raw(struct grid_json *json, struct grid_json_raw *out_raw);
-/* grid_json_member and grid_json_raw in one step, for who looks at many small objects. */
-struct grid_json_pair {
-    struct grid_str name; /* decoded; {NULL,0}: over GRID_JSON_PAIR_NAME bytes or not valid UTF-8 */
-    uint64_t head;        /* its first eight bytes as they stand in memory, zeros behind a shorter one */
-    struct grid_json_raw value;
-};
-#define GRID_JSON_PAIR_NAME 32u
-bool grid_json_pair(struct grid_json *json, char room[GRID_JSON_PAIR_NAME], struct grid_json_pair *out);
 /* The next piece, in place; false when all were given. */
 bool grid_json_raw_next(struct grid_json_raw *raw, struct grid_str *out_piece);
 

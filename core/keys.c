@@ -11,6 +11,7 @@
 
 #define FIELD_END 0x1F
 #define DIGEST_MARK '#'
+#define SHORT_BYTES 16u
 
 struct chain {
     const struct grid_hash_seed *seed;
@@ -99,7 +100,7 @@ static inline void chain_number(struct chain *chain, uint64_t number)
 }
 
 /* UTF-8 is judged on the bytes that are used and no others, so that slices never show. */
-static void chain_raw(struct chain *chain, struct grid_json_raw raw)
+static void chain_slices(struct chain *chain, struct grid_json_raw raw)
 {
     struct grid_str piece;
     uint32_t utf8 = 0;
@@ -111,6 +112,32 @@ static void chain_raw(struct chain *chain, struct grid_json_raw raw)
         chain->bad_utf8 |= utf8 == GRID_UTF8_BAD;
         chain_feed(chain, piece.ptr, piece.len);
     }
+}
+
+static void chain_raw(struct chain *chain, const struct grid_json_raw *raw)
+{
+    if (!raw->high && (size_t)(raw->from.end - raw->from.at) >= raw->bytes)
+        chain_feed(chain, raw->from.at, raw->bytes);
+    else
+        chain_slices(chain, *raw);
+}
+
+/* A name without its quotes. Most are short, and all of a short stretch is copied in one step. */
+static void chain_plain_name(struct chain *chain, const struct grid_json_raw *raw)
+{
+    size_t len = raw->bytes - 2;
+    chain_number(chain, len);
+    if (len <= SHORT_BYTES && raw->from.end - raw->from.at > (ptrdiff_t)SHORT_BYTES) {
+        memcpy(chain->block + chain->fill, raw->from.at + 1, SHORT_BYTES);
+        chain->fill += len;
+        if (GRID_UNLIKELY(chain->fill >= GRID_BLOCK_BYTES))
+            chain_turn(chain);
+        return;
+    }
+    struct grid_json_raw name = *raw;
+    name.from.at++;
+    name.bytes = len;
+    chain_slices(chain, name);
 }
 
 static void chain_digest(struct chain *chain, struct grid_json_raw raw)
@@ -144,8 +171,7 @@ static void chain_piece(struct chain *chain, const struct grid_piece *piece)
     case GRID_PIECE_LITERAL:
         return;
     case GRID_PIECE_NAME:
-        chain_number(chain, piece->raw.bytes);
-        chain_raw(chain, piece->raw);
+        chain_plain_name(chain, piece->raw);
         break;
     case GRID_PIECE_DECODED:
         chain_name(chain, piece->name, piece->name_bytes);
@@ -157,7 +183,7 @@ static void chain_piece(struct chain *chain, const struct grid_piece *piece)
         chain_raw(chain, piece->raw);
         break;
     case GRID_PIECE_DIGEST:
-        chain_digest(chain, piece->raw);
+        chain_digest(chain, *piece->raw);
         break;
     }
     chain_byte(chain, FIELD_END);

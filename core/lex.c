@@ -126,35 +126,50 @@ static inline size_t escape_bytes(const char *at, const char *end)
     return whole ? 6 : 0;
 }
 
+/* Takes the escapes among 64 bytes, and what they hide, out of the marks: as far as the string's end, or *out_stop when
+ * an escape reaches behind the 64 bytes or (stuck) is cut or wrong. True when there was one. */
+static inline bool pass_escapes(const char *at, const char *end, struct grid_scan_marks *found, uint64_t *stops,
+                                size_t *out_stop, bool *out_stuck)
+{
+    bool some = false;
+    while (found->slashes) {
+        size_t slash = (size_t)__builtin_ctzll(found->slashes);
+        if (*stops & (((uint64_t)1 << slash) - 1))
+            break; /* behind the end of the string */
+        size_t bytes = escape_bytes(at + slash, end);
+        some = true;
+        if (slash + bytes >= GRID_SCAN_WIDE || bytes == 0) {
+            *out_stop = slash + bytes;
+            *out_stuck = bytes == 0;
+            *stops = 0;
+            break;
+        }
+        uint64_t behind = ~(uint64_t)0 << (slash + bytes);
+        found->slashes &= behind;
+        *stops &= behind;
+    }
+    return some;
+}
+
 /* Passes what it can of a string's inside in one slice: true behind the closing quote; else *at_io is where
  * string_rest goes on: the end of the slice, an escape that is cut or wrong, or a control byte. */
 static bool string_here(const char **at_io, const char *end, unsigned *traits)
 {
     const char *at = *at_io;
-    bool far_high = false;
+    bool done = false, stuck = false, far_high = false;
     uint64_t high = 0;
-    bool done = false, stuck = false;
-    while (!done && !stuck && (at = grid_scan_far(at, end, &far_high)) < end) {
+    while (!done && !stuck && at < end) {
         size_t n = (size_t)(end - at) < GRID_SCAN_WIDE ? (size_t)(end - at) : GRID_SCAN_WIDE;
         struct grid_scan_marks found = grid_scan_marks(at, n);
         uint64_t stops = found.quotes | found.controls;
         size_t stop = n;
-        while (found.slashes) {
-            size_t slash = (size_t)__builtin_ctzll(found.slashes);
-            if (stops & (((uint64_t)1 << slash) - 1))
-                break;
-            size_t bytes = escape_bytes(at + slash, end);
-            *traits |= GRID_LEX_ESCAPED;
-            if (slash + bytes >= GRID_SCAN_WIDE || bytes == 0) { /* the next look begins behind it, or at it */
-                stop = slash + bytes;
-                stuck = bytes == 0;
-                stops = 0;
-                break;
-            }
-            uint64_t behind = ~(uint64_t)0 << (slash + bytes);
-            found.slashes &= behind;
-            stops &= behind;
+        if (!(stops | found.slashes)) {
+            high |= found.high;
+            at = grid_scan_far(at + n, end, &far_high); /* a plain stretch tends to go on */
+            continue;
         }
+        if (found.slashes && pass_escapes(at, end, &found, &stops, &stop, &stuck))
+            *traits |= GRID_LEX_ESCAPED;
         if (stops) {
             stop = (size_t)__builtin_ctzll(stops);
             done = at[stop] == '"';

@@ -21,7 +21,7 @@ struct grid_tag {
 enum grid_piece_kind {
     GRID_PIECE_LITERAL,   /* the tag and nothing else */
     GRID_PIECE_RAW,       /* a token as sent; valid UTF-8 is the puller's to check on what it uses */
-    GRID_PIECE_NAME,      /* a short text, ASCII without escapes, as sent without quotes */
+    GRID_PIECE_NAME,      /* a short text, ASCII without escapes, as sent with quotes */
     GRID_PIECE_DECODED,   /* a short text, decoded and found valid */
     GRID_PIECE_CANONICAL, /* JSON in canonical form */
     GRID_PIECE_DIGEST,    /* a token as sent, to be digested; the same about UTF-8 */
@@ -31,14 +31,15 @@ enum grid_piece_kind {
 struct grid_piece {
     enum grid_piece_kind kind;
     const struct grid_tag *tag;
-    struct grid_str text;         /* CANONICAL: valid until the next pull */
-    struct grid_json_raw raw;     /* RAW, NAME, DIGEST */
-    struct grid_json_decode name; /* DECODED */
-    size_t name_bytes;            /* DECODED: its decoded length */
+    struct grid_str text;            /* CANONICAL: valid until the next pull */
+    const struct grid_json_raw *raw; /* RAW, NAME, DIGEST: valid until the next pull */
+    struct grid_json_decode name;    /* DECODED */
+    size_t name_bytes;               /* DECODED: its decoded length */
 };
 
 #define GRID_PROMPT_FIELDS 10u /* most fields that are read of one object */
 #define GRID_PROMPT_FRAMES 6u  /* most lists and objects open at once: a tool call's function in a chat */
+#define GRID_PROMPT_GUESSES 8u /* members of an object whose names are guessed from the one before it */
 #define GRID_PROMPT_QUEUE 2u   /* most pieces of one row */
 
 struct grid_prompt_object; /* prompt_tables.h */
@@ -47,6 +48,8 @@ struct grid_prompt_object; /* prompt_tables.h */
 struct grid_prompt_fields {
     uint64_t seen, present; /* bits of enum field; present: not null */
     bool twice;             /* a read field was given twice */
+    uint8_t n;
+    uint8_t place[64]; /* of a field that was seen: where it is in `at` */
     struct grid_json_raw at[GRID_PROMPT_FIELDS];
 };
 
@@ -58,6 +61,7 @@ struct grid_prompt_frame {
     size_t nested;                 /* list: how many lists of the same kind it stands in, from element to element */
     const struct grid_tag *behind; /* list: what closes a nested one in the stream */
     struct grid_json json;         /* list: the next element */
+    uint8_t order[GRID_PROMPT_GUESSES]; /* list: the read fields of its last element as they stood, F_none the others */
     struct grid_prompt_fields fields;
 };
 
@@ -69,9 +73,10 @@ struct grid_prompt {
     struct grid_json_decode salt; /* found valid */
     /* private */
     struct grid_canonical_room *room;
-    struct grid_json json;    /* a reader to put to a place */
-    struct grid_json body;    /* the reader of the body's own members */
-    enum grid_json_kind kind; /* of the body */
+    struct grid_json json;     /* a reader to put to a place */
+    struct grid_json_raw held; /* a value that is no field of an open object */
+    struct grid_json body;     /* the reader of the body's own members */
+    enum grid_json_kind kind;  /* of the body */
     bool cut;
     bool early;     /* the list that the stream ends with is read before what stands behind it in the body */
     uint64_t ahead; /* fields that were present when that began */

@@ -30,7 +30,7 @@ static bool is_billing(const struct grid_prompt_frame *frame)
     if (!grid_str_eq(frame->object->variants[frame->row].type, GRID_LIT("text")) ||
         !grid_rows_has(&frame->fields, F_text))
         return false;
-    const struct grid_json_raw *text = grid_rows_value(&frame->fields, frame->object->reads, F_text);
+    const struct grid_json_raw *text = grid_rows_value(&frame->fields, F_text);
     if (text->kind != GRID_JSON_STRING)
         return false;
     grid_json_decode_raw(text, &decode);
@@ -48,12 +48,11 @@ static bool is_billing(const struct grid_prompt_frame *frame)
  * was looked at when the element was opened. */
 static void leave_list(struct grid_prompt *prompt, struct grid_prompt_frame *frame)
 {
-    char room[GRID_JSON_PAIR_NAME];
-    struct grid_str name;
+    struct grid_json_name name;
     if (frame->json.fault != GRID_JSON_FINE)
         grid_rows_refuse(prompt, GRID_REASON_NOT_JSON);
     if (frame->nested > 0) {
-        while (grid_json_member(&frame->json, room, sizeof room, &name))
+        while (grid_json_named(&frame->json, &name))
             grid_json_skip(&frame->json);
         grid_rows_push(prompt, frame->behind);
         frame->nested--;
@@ -71,7 +70,7 @@ static void step_list(struct grid_prompt *prompt, struct grid_prompt_frame *fram
         return;
     }
     size_t level = prompt->n_frames;
-    grid_rows_open(prompt, &frame->json, frame->object);
+    grid_rows_open(prompt, &frame->json, frame->order, frame->object);
     if (frame->system && frame->nested == 0 && prompt->n_frames > level && prompt->reason == GRID_REASON_NONE &&
         is_billing(&prompt->frames[level]))
         prompt->n_frames = level;
@@ -110,7 +109,7 @@ static void read_model(struct grid_prompt *prompt, const struct grid_prompt_fram
     struct grid_str model;
     if (!grid_rows_has(&top->fields, F_model))
         return;
-    const struct grid_json_raw *value = grid_rows_value(&top->fields, top->object->reads, F_model);
+    const struct grid_json_raw *value = grid_rows_value(&top->fields, F_model);
     if (value->kind != GRID_JSON_STRING)
         return;
     enum grid_json_fault fault =
@@ -131,8 +130,8 @@ static void read_salt(struct grid_prompt *prompt, const struct grid_prompt_frame
 {
     size_t bytes;
     if (grid_rows_has(&top->fields, F_cache_salt))
-        prompt->has_salt = grid_rows_measure(prompt, grid_rows_value(&top->fields, top->object->reads, F_cache_salt),
-                                             &prompt->salt, &bytes);
+        prompt->has_salt =
+            grid_rows_measure(prompt, grid_rows_value(&top->fields, F_cache_salt), &prompt->salt, &bytes);
 }
 
 /* The field of the list that the stream ends with. */
@@ -148,25 +147,19 @@ static enum field last_field(const struct grid_prompt_object *top)
  * before. */
 static bool scan_body(struct grid_prompt *prompt, enum field last)
 {
-    char room[GRID_JSON_PAIR_NAME];
-    struct grid_json_pair pair;
+    struct grid_json_name name;
     struct grid_prompt_frame *top = &prompt->frames[0];
     struct grid_json *body = &prompt->body;
-    while (grid_json_member(body, room, sizeof room, &pair.name)) {
-        pair.head = 0;
-        if (pair.name.len)
-            memcpy(&pair.head, pair.name.ptr, pair.name.len < sizeof pair.head ? pair.name.len : sizeof pair.head);
-        enum field field = grid_rows_field(top->object->reads, &pair);
+    while (grid_json_named(body, &name)) {
+        enum field field = grid_rows_field(top->object->reads, &name);
         if (field == last && field != F_none && grid_json_peek(body) == GRID_JSON_ARRAY &&
             !(top->fields.seen >> field & 1)) {
-            pair.value = (struct grid_json_raw){.from = body->cursor, .kind = GRID_JSON_ARRAY};
-            grid_rows_note(&top->fields, top->object->reads, field, &pair.value);
+            grid_rows_note_list(&top->fields, field, body);
             return true;
         }
-        if (!grid_json_raw(body, &pair.value))
+        bool passed = field == F_none ? grid_json_skip(body) : grid_rows_note(&top->fields, field, body);
+        if (!passed)
             return false;
-        if (field != F_none)
-            grid_rows_note(&top->fields, top->object->reads, field, &pair.value);
     }
     return false;
 }
@@ -249,8 +242,7 @@ void grid_prompt_open(struct grid_prompt *prompt, enum grid_api api, const struc
     prompt->json = prompt->body;
     struct grid_prompt_frame *top = grid_rows_frame(prompt);
     top->object = grid_rows_top(api);
-    top->fields.seen = top->fields.present = 0;
-    top->fields.twice = false;
+    grid_rows_no_fields(&top->fields);
     if (!grid_cursor_settle(&prompt->body.cursor)) {
         prompt->n_frames = 0;
         prompt->reason = cut ? GRID_REASON_BODY_TOO_LARGE : GRID_REASON_EMPTY;

@@ -41,54 +41,89 @@ void grid_rows_push(struct grid_prompt *prompt, const struct grid_tag *literal)
 
 /* ---- objects ---------------------------------------------------------------------------------------------------- */
 
-/* Fields of one object have places in the order of their bits. */
-static inline size_t field_slot(uint64_t reads, enum field field)
+enum field grid_rows_field(uint64_t reads, const struct grid_json_name *name)
 {
-    size_t slot = 0;
-    for (uint64_t below = reads & (((uint64_t)1 << field) - 1); below; below &= below - 1)
-        slot++;
-    return slot;
-}
-
-enum field grid_rows_field(uint64_t reads, const struct grid_json_pair *pair)
-{
-    const size_t head_bytes = sizeof pair->head;
+    const size_t head_bytes = sizeof name->head;
     for (; reads; reads &= reads - 1) {
         int field = __builtin_ctzll(reads);
-        const struct field_name *name = &field_names[field];
+        const struct field_name *known = &field_names[field];
         uint64_t head;
-        memcpy(&head, name->text, sizeof head);
-        if (head == pair->head && name->len == pair->name.len &&
-            (name->len <= head_bytes ||
-             memcmp(name->text + head_bytes, pair->name.ptr + head_bytes, name->len - head_bytes) == 0))
+        memcpy(&head, known->text, sizeof head);
+        if (head == name->head && known->len == name->text.len &&
+            (known->len <= head_bytes ||
+             memcmp(known->text + head_bytes, name->text.ptr + head_bytes, known->len - head_bytes) == 0))
             return (enum field)field;
     }
     return F_none;
 }
 
-void grid_rows_note(struct grid_prompt_fields *fields, uint64_t reads, enum field field,
-                    const struct grid_json_raw *value)
+/* Where a field's value is noted. */
+static struct grid_json_raw *note(struct grid_prompt_fields *fields, enum field field)
 {
     uint64_t bit = (uint64_t)1 << field;
-    fields->twice |= (fields->seen & bit) != 0;
-    fields->seen |= bit;
-    fields->present = value->kind == GRID_JSON_NULL ? fields->present & ~bit : fields->present | bit;
-    fields->at[field_slot(reads, field)] = *value;
+    if (GRID_UNLIKELY(fields->seen & bit)) {
+        fields->twice = true;
+    } else {
+        GRID_DEAR_ASSERT(fields->n < GRID_PROMPT_FIELDS);
+        fields->place[field] = fields->n++;
+        fields->seen |= bit;
+    }
+    return &fields->at[fields->place[field]];
 }
 
-/* Passes the object that is next, noting the fields of `reads`. */
-static void scan(struct grid_json *json, uint64_t reads, struct grid_prompt_fields *out)
+bool grid_rows_note(struct grid_prompt_fields *fields, enum field field, struct grid_json *json)
 {
-    char room[GRID_JSON_PAIR_NAME];
-    struct grid_json_pair pair;
+    uint64_t bit = (uint64_t)1 << field;
+    struct grid_json_raw *value = note(fields, field);
+    bool passed = grid_json_raw(json, value); /* noted where it stays: it is too large to be copied for each field */
+    fields->present = value->kind == GRID_JSON_NULL ? fields->present & ~bit : fields->present | bit;
+    return passed;
+}
+
+void grid_rows_note_list(struct grid_prompt_fields *fields, enum field field, const struct grid_json *json)
+{
+    *note(fields, field) =
+        (struct grid_json_raw){.from = json->cursor, .kind = GRID_JSON_ARRAY, .high = true, .escaped = true};
+    fields->present |= (uint64_t)1 << field;
+}
+
+void grid_rows_no_fields(struct grid_prompt_fields *out)
+{
     out->seen = out->present = 0;
     out->twice = false;
+    out->n = 0;
+}
+
+/* The next member: its field, or F_none; false behind the last. Objects of one list tend to have their members in one
+ * order, so the name at place i is first compared with the one that stood there before. */
+static inline bool next_field(struct grid_json *json, uint64_t reads, uint8_t *order, size_t i, enum field *out_field)
+{
+    struct grid_json_name name;
+    bool guess = order && i < GRID_PROMPT_GUESSES;
+    if (guess && order[i] != F_none &&
+        grid_json_named_so(json, field_names[order[i]].text, field_names[order[i]].len)) {
+        *out_field = (enum field)order[i];
+        return true;
+    }
+    if (!grid_json_named(json, &name))
+        return false;
+    *out_field = grid_rows_field(reads, &name);
+    if (guess)
+        order[i] = (uint8_t)*out_field;
+    return true;
+}
+
+/* Passes the object that is next, noting the fields of `reads`. order may be NULL. */
+static void scan(struct grid_json *json, uint64_t reads, uint8_t *order, struct grid_prompt_fields *out)
+{
+    enum field field;
+    grid_rows_no_fields(out);
     if (!grid_json_enter(json, GRID_JSON_OBJECT))
         return;
-    while (grid_json_pair(json, room, &pair)) {
-        enum field field = grid_rows_field(reads, &pair);
-        if (field != F_none)
-            grid_rows_note(out, reads, field, &pair.value);
+    for (size_t i = 0; next_field(json, reads, order, i, &field); i++) {
+        bool passed = field == F_none ? grid_json_skip(json) : grid_rows_note(out, field, json);
+        if (!passed)
+            return;
     }
 }
 
@@ -97,9 +132,9 @@ bool grid_rows_has(const struct grid_prompt_fields *fields, enum field field)
     return field < F_none && (fields->present >> field & 1);
 }
 
-const struct grid_json_raw *grid_rows_value(const struct grid_prompt_fields *fields, uint64_t reads, enum field field)
+const struct grid_json_raw *grid_rows_value(const struct grid_prompt_fields *fields, enum field field)
 {
-    return &fields->at[field_slot(reads, field)];
+    return &fields->at[fields->place[field]];
 }
 
 struct grid_json *grid_rows_reader(struct grid_prompt *prompt, const struct grid_json_raw *value)
@@ -142,7 +177,7 @@ static bool choose_variant(struct grid_prompt *prompt, struct grid_prompt_frame 
         return true;
     }
     if (grid_rows_has(&frame->fields, F_type))
-        type = type_text(prompt, grid_rows_value(&frame->fields, object->reads, F_type), room);
+        type = type_text(prompt, grid_rows_value(&frame->fields, F_type), room);
     else if (!type.ptr)
         grid_rows_refuse(prompt, GRID_REASON_MISSING_FIELD);
     for (size_t i = 0; i < object->n_variants && prompt->reason == GRID_REASON_NONE; i++) {
@@ -156,7 +191,8 @@ static bool choose_variant(struct grid_prompt *prompt, struct grid_prompt_frame 
     return false;
 }
 
-void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, const struct grid_prompt_object *object)
+void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, uint8_t *order,
+                    const struct grid_prompt_object *object)
 {
     if (grid_json_peek(json) != GRID_JSON_OBJECT) {
         grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
@@ -165,7 +201,7 @@ void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, const st
     }
     struct grid_prompt_frame *frame = grid_rows_frame(prompt);
     frame->object = object;
-    scan(json, object->reads, &frame->fields);
+    scan(json, object->reads, order, &frame->fields);
     if (json->fault != GRID_JSON_FINE)
         grid_rows_refuse(prompt, GRID_REASON_NOT_JSON);
     if (frame->fields.twice)
@@ -182,7 +218,7 @@ void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, const st
 static void write_token(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value,
                         bool digest)
 {
-    push(prompt, digest ? GRID_PIECE_DIGEST : GRID_PIECE_RAW, tag)->raw = *value;
+    push(prompt, digest ? GRID_PIECE_DIGEST : GRID_PIECE_RAW, tag)->raw = value;
 }
 
 static void write_text(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
@@ -223,10 +259,7 @@ static void write_name(struct grid_prompt *prompt, const struct grid_tag *tag, c
     struct grid_json_decode name;
     size_t bytes;
     if (value->kind == GRID_JSON_STRING && !value->escaped && !value->high) {
-        struct grid_piece *piece = push(prompt, GRID_PIECE_NAME, tag);
-        piece->raw = *value;
-        piece->raw.from.at++;
-        piece->raw.bytes -= 2;
+        push(prompt, GRID_PIECE_NAME, tag)->raw = value;
     } else if (grid_rows_measure(prompt, value, &name, &bytes)) {
         struct grid_piece *piece = push(prompt, GRID_PIECE_DECODED, tag);
         piece->name = name;
@@ -295,6 +328,7 @@ static void write_list(struct grid_prompt *prompt, const struct row *row, const 
         frame->list = true;
         frame->system = row->field == F_system;
         frame->object = row->inner;
+        memset(frame->order, F_none, sizeof frame->order);
     }
     frame->json = *grid_rows_reader(prompt, value);
     grid_json_enter(&frame->json, GRID_JSON_ARRAY);
@@ -324,25 +358,25 @@ static void write_media(struct grid_prompt *prompt, const struct row *row, const
 static void write_payload(struct grid_prompt *prompt, const struct grid_prompt_frame *frame, const struct row *row)
 {
     const struct grid_prompt_fields *from = &frame->fields;
-    uint64_t reads = frame->object->reads;
     struct grid_prompt_fields inner;
     if (row->field != F_none) {
-        const struct grid_json_raw *value = grid_rows_value(from, reads, row->field);
+        const struct grid_json_raw *value = grid_rows_value(from, row->field);
         if (value->kind != GRID_JSON_OBJECT) {
             grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
             return;
         }
-        reads = 0;
+        uint64_t reads = 0;
         for (size_t i = 0; row->keys[i] != F_none; i++)
             reads |= (uint64_t)1 << row->keys[i];
-        scan(grid_rows_reader(prompt, value), reads, &inner);
+        scan(grid_rows_reader(prompt, value), reads, NULL, &inner);
         from = &inner;
         if (inner.twice)
             grid_rows_refuse(prompt, GRID_REASON_DUPLICATE_FIELD);
     }
     for (size_t i = 0; row->keys[i] != F_none; i++) {
         if (grid_rows_has(from, row->keys[i])) {
-            write_media(prompt, row, grid_rows_value(from, reads, row->keys[i]));
+            prompt->held = *grid_rows_value(from, row->keys[i]);
+            write_media(prompt, row, &prompt->held);
             return;
         }
     }
@@ -352,14 +386,13 @@ static void write_payload(struct grid_prompt *prompt, const struct grid_prompt_f
 static void write_part(struct grid_prompt *prompt, const struct grid_prompt_frame *frame, const struct row *row)
 {
     const struct grid_prompt_fields *fields = &frame->fields;
-    uint64_t reads = frame->object->reads;
-    const struct grid_json_raw *uuid = grid_rows_has(fields, F_uuid) ? grid_rows_value(fields, reads, F_uuid) : NULL;
+    const struct grid_json_raw *uuid = grid_rows_has(fields, F_uuid) ? grid_rows_value(fields, F_uuid) : NULL;
     if (uuid && uuid->kind == GRID_JSON_STRING)
         write_media(prompt, row, uuid);
     else if (row->field != F_none && !grid_rows_has(fields, row->field))
         grid_rows_refuse(prompt, GRID_REASON_MISSING_FIELD);
     else if (row->rule == RULE_EMBEDS)
-        write_media(prompt, row, grid_rows_value(fields, reads, row->field));
+        write_media(prompt, row, grid_rows_value(fields, row->field));
     else
         write_payload(prompt, frame, row);
 }
@@ -367,7 +400,7 @@ static void write_part(struct grid_prompt *prompt, const struct grid_prompt_fram
 /* Completions: one string, or an array of one string. */
 static void write_prompt(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
 {
-    struct grid_json_raw only;
+    struct grid_json_raw *only = &prompt->held;
     if (value->kind != GRID_JSON_ARRAY) {
         write_text(prompt, tag, value);
         return;
@@ -378,12 +411,12 @@ static void write_prompt(struct grid_prompt *prompt, const struct grid_tag *tag,
         grid_rows_refuse(prompt, GRID_REASON_MANY_PROMPTS);
         return;
     }
-    grid_json_raw(json, &only);
-    if (only.kind == GRID_JSON_NUMBER || only.kind == GRID_JSON_ARRAY)
+    grid_json_raw(json, only);
+    if (only->kind == GRID_JSON_NUMBER || only->kind == GRID_JSON_ARRAY)
         grid_rows_refuse(prompt, GRID_REASON_TOKEN_ARRAY);
     if (grid_json_element(json))
         grid_rows_refuse(prompt, GRID_REASON_MANY_PROMPTS);
-    write_text(prompt, tag, &only);
+    write_text(prompt, tag, only);
 }
 
 static void write_present(struct grid_prompt *prompt, const struct row *row, const struct grid_json_raw *value)
@@ -418,7 +451,7 @@ static void write_present(struct grid_prompt *prompt, const struct row *row, con
         write_list(prompt, row, value);
         return;
     case RULE_OBJECT:
-        grid_rows_open(prompt, grid_rows_reader(prompt, value), row->inner);
+        grid_rows_open(prompt, grid_rows_reader(prompt, value), NULL, row->inner);
         return;
     case RULE_PROMPT:
         write_prompt(prompt, &row->tag, value);
@@ -441,7 +474,7 @@ void grid_rows_write(struct grid_prompt *prompt, const struct grid_prompt_frame 
     else if (row->rule == RULE_MEDIA || row->rule == RULE_EMBEDS)
         write_part(prompt, frame, row);
     else if (grid_rows_has(fields, row->field))
-        write_present(prompt, row, grid_rows_value(fields, frame->object->reads, row->field));
+        write_present(prompt, row, grid_rows_value(fields, row->field));
     else if (row->need == REQUIRED || (row->need == NULLABLE && !(fields->seen >> row->field & 1)))
         grid_rows_refuse(prompt, GRID_REASON_MISSING_FIELD);
 }

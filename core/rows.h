@@ -19,18 +19,21 @@ void grid_rows_push(struct grid_prompt *prompt, const struct grid_tag *literal);
 struct grid_prompt_frame *grid_rows_frame(struct grid_prompt *prompt);
 
 /* The field of `reads` that has this name, or F_none. */
-enum field grid_rows_field(uint64_t reads, const struct grid_json_pair *pair);
-/* Notes the value of a field; of a repeated one, the last. */
-void grid_rows_note(struct grid_prompt_fields *fields, uint64_t reads, enum field field,
-                    const struct grid_json_raw *value);
+enum field grid_rows_field(uint64_t reads, const struct grid_json_name *name);
+/* Passes the value that is next, a field's, and notes it; of a repeated one, the last. False on a fault. */
+bool grid_rows_note(struct grid_prompt_fields *fields, enum field field, struct grid_json *json);
+/* The same for an array that is to be walked where it stands: it is not passed. */
+void grid_rows_note_list(struct grid_prompt_fields *fields, enum field field, const struct grid_json *json);
+void grid_rows_no_fields(struct grid_prompt_fields *out);
 bool grid_rows_has(const struct grid_prompt_fields *fields, enum field field); /* there and not null */
 /* The value of a field that is there. */
-const struct grid_json_raw *grid_rows_value(const struct grid_prompt_fields *fields, uint64_t reads, enum field field);
+const struct grid_json_raw *grid_rows_value(const struct grid_prompt_fields *fields, enum field field);
 /* The prompt's reader, put before a value that was passed. */
 struct grid_json *grid_rows_reader(struct grid_prompt *prompt, const struct grid_json_raw *value);
 
-/* Begins to walk the object that `json` stands before, and passes it there. */
-void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, const struct grid_prompt_object *object);
+/* Begins to walk the object that `json` stands before, and passes it there. order: of the list's frame, or NULL. */
+void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, uint8_t *order,
+                    const struct grid_prompt_object *object);
 /* Decodes a string once ahead of use: whether it is valid must not depend on how much of it is used. False with a
  * reason. */
 bool grid_rows_measure(struct grid_prompt *prompt, const struct grid_json_raw *value, struct grid_json_decode *out_name,
