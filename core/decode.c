@@ -1,9 +1,11 @@
 /*
- * decode.c - the bytes of values that were passed: as sent, and strings decoded (the second half of json.h)
+ * decode.c - values as a caller wants them: as sent, decoded, as numbers (the second half of json.h)
  *
  * Story     Runs without escapes are handed out where they lie; an escape is decoded into the struct's own room.
  */
 #include "json.h"
+
+#include <stdlib.h>
 
 static size_t utf8_encode(uint32_t code, char *room)
 {
@@ -137,4 +139,56 @@ bool grid_json_raw_next(struct grid_json_raw *raw, struct grid_str *out_piece)
     raw->from.at += len;
     raw->bytes -= len;
     return true;
+}
+
+static void wrong_kind(struct grid_json *json)
+{
+    if (json->fault == GRID_JSON_FINE)
+        json->fault = GRID_JSON_SYNTAX;
+}
+
+/* The lexeme of the number that the reader has passed, from `raw`; false when it does not fit. */
+static bool lexeme(struct grid_json_raw raw, char *room, size_t cap)
+{
+    struct grid_str piece;
+    if (raw.bytes > cap)
+        return false;
+    while (grid_json_raw_next(&raw, &piece)) {
+        memcpy(room, piece.ptr, piece.len);
+        room += piece.len;
+    }
+    return true;
+}
+
+enum grid_json_fault grid_json_number(struct grid_json *json, double *out_value, char *room, size_t cap,
+                                      struct grid_str *out_lexeme)
+{
+    char digits[GRID_JSON_NUMBER_BYTES + 1];
+    struct grid_json_raw raw;
+    if (grid_json_peek(json) != GRID_JSON_NUMBER)
+        wrong_kind(json);
+    if (!grid_json_raw(json, &raw))
+        return json->fault;
+    if (out_value && !lexeme(raw, digits, GRID_JSON_NUMBER_BYTES))
+        return GRID_JSON_LONG;
+    if (out_lexeme && !lexeme(raw, room, cap))
+        return GRID_JSON_LONG;
+    if (out_value) {
+        digits[raw.bytes] = '\0';
+        *out_value = strtod(digits, NULL);
+    }
+    if (out_lexeme)
+        *out_lexeme = (struct grid_str){room, raw.bytes};
+    return GRID_JSON_FINE;
+}
+
+enum grid_json_fault grid_json_bool(struct grid_json *json, bool *out_value)
+{
+    enum grid_json_kind kind = grid_json_peek(json);
+    if (kind != GRID_JSON_TRUE && kind != GRID_JSON_FALSE)
+        wrong_kind(json);
+    if (!grid_json_skip(json))
+        return json->fault;
+    *out_value = kind == GRID_JSON_TRUE;
+    return GRID_JSON_FINE;
 }

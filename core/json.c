@@ -7,12 +7,10 @@
  */
 #include "json.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "check.h"
 
 #define SKIP_LEVELS 16384u /* 2 KiB of bits */
+#define QUICK_BYTES 48     /* room for a name, a colon, a value and what is behind it */
 #define NAMED_SO_BYTES 32  /* room for a comma, quotes, a colon and a guessed name */
 /* The first n bytes of a word in memory. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -347,11 +345,82 @@ static bool nest_advance(struct grid_json *json, struct nest *nest, bool opened)
     }
 }
 
+/* The end of a short string without escapes, a short whole number or a word that begins at `at`; NULL of any other
+ * value. QUICK_BYTES can be read there. */
+static inline const char *quick_scalar(const char *at)
+{
+    unsigned char high = 0;
+    const char *stop;
+    switch (kinds[(unsigned char)*at]) {
+    case GRID_JSON_STRING:
+        stop = grid_scan_near(at + 1, &high);
+        return stop && *stop == '"' ? stop + 1 : NULL;
+    case GRID_JSON_NUMBER:
+        for (stop = at; stop < at + GRID_SCAN_NEAR && *stop >= '0' && *stop <= '9'; stop++) {
+        }
+        if (stop == at || (*at == '0' && stop > at + 1) || (*stop != ',' && *stop != '}' && *stop != ']'))
+            return NULL;
+        return stop;
+    case GRID_JSON_NULL:
+        return memcmp(at, "null", 4) == 0 ? at + 4 : NULL;
+    case GRID_JSON_TRUE:
+        return memcmp(at, "true", 4) == 0 ? at + 4 : NULL;
+    case GRID_JSON_FALSE:
+        return memcmp(at, "false", 5) == 0 ? at + 5 : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* Takes as many steps as are plain and lie in this slice, from before a value to before a value. Whatever it does not
+ * know it leaves to pass_nest, which knows everything. */
+static void nest_quick(struct grid_json *json, struct nest *nest)
+{
+    const char *at = json->cursor.at, *end = json->cursor.end;
+    while (end - at > QUICK_BYTES && nest->depth < SKIP_LEVELS) {
+        bool object = nest_top(nest) == NEST_OBJECT;
+        const char *next = at;
+        if (*at == '{' || *at == '[') {
+            if (nest->depth + 1 == SKIP_LEVELS)
+                break;
+            object = *at == '{';
+            next = at + 1;
+            if (*next == (object ? '}' : ']')) { /* an empty one is a scalar here */
+                object = nest_top(nest) == NEST_OBJECT;
+                next = next[1] == ',' ? next + 1 : NULL;
+            }
+        } else {
+            next = quick_scalar(at);
+            if (next && *next != ',')
+                next = NULL;
+        }
+        if (!next)
+            break;
+        bool opens = *next != ',';
+        if (opens && *next <= ' ')
+            break; /* white space, and perhaps a closing bracket behind it */
+        if (!opens)
+            next += next[1] == ' ' ? 2 : 1;
+        if (object) {
+            const char *name = next;
+            if (*name != '"' || end - name <= QUICK_BYTES || !(next = quick_scalar(name)) || *next++ != ':')
+                break;
+            next += *next == ' ';
+        }
+        if (opens)
+            nest_push(nest, object);
+        at = next;
+    }
+    json->cursor.at = at;
+}
+
 static bool pass_nest(struct grid_json *json)
 {
     struct nest nest;
     nest.depth = 0;
     for (;;) {
+        if (nest.depth > 0)
+            nest_quick(json, &nest);
         enum grid_json_kind kind = grid_json_peek(json);
         bool open = kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT;
         unsigned traits;
@@ -392,54 +461,6 @@ bool grid_json_finish(struct grid_json *json)
             return fail(json, GRID_JSON_SYNTAX);
     }
     return true;
-}
-
-/* ---- reading values --------------------------------------------------------------------------------------------- */
-
-/* The lexeme of the number that the reader has passed, from `raw`; false when it does not fit. */
-static bool lexeme(struct grid_json_raw raw, char *room, size_t cap)
-{
-    struct grid_str piece;
-    if (raw.bytes > cap)
-        return false;
-    while (grid_json_raw_next(&raw, &piece)) {
-        memcpy(room, piece.ptr, piece.len);
-        room += piece.len;
-    }
-    return true;
-}
-
-enum grid_json_fault grid_json_number(struct grid_json *json, double *out_value, char *room, size_t cap,
-                                      struct grid_str *out_lexeme)
-{
-    char digits[GRID_JSON_NUMBER_BYTES + 1];
-    struct grid_json_raw raw;
-    if (grid_json_peek(json) != GRID_JSON_NUMBER)
-        fail(json, GRID_JSON_SYNTAX);
-    if (!grid_json_raw(json, &raw))
-        return json->fault;
-    if (out_value && !lexeme(raw, digits, GRID_JSON_NUMBER_BYTES))
-        return GRID_JSON_LONG;
-    if (out_lexeme && !lexeme(raw, room, cap))
-        return GRID_JSON_LONG;
-    if (out_value) {
-        digits[raw.bytes] = '\0';
-        *out_value = strtod(digits, NULL);
-    }
-    if (out_lexeme)
-        *out_lexeme = (struct grid_str){room, raw.bytes};
-    return GRID_JSON_FINE;
-}
-
-enum grid_json_fault grid_json_bool(struct grid_json *json, bool *out_value)
-{
-    enum grid_json_kind kind = grid_json_peek(json);
-    if (kind != GRID_JSON_TRUE && kind != GRID_JSON_FALSE)
-        fail(json, GRID_JSON_SYNTAX);
-    if (!grid_json_skip(json))
-        return json->fault;
-    *out_value = kind == GRID_JSON_TRUE;
-    return GRID_JSON_FINE;
 }
 
 /* ---- tokens as sent, strings decoded ---------------------------------------------------------------------------- */

@@ -38,7 +38,7 @@ const char *grid_lex_space(const char *at, const char *end);
 
 /* Where long strings that were passed once end, so that a second and third look jump. A cache: forgetting costs time
  * only. Zero it before use; belongs to one list of slices. */
-#define GRID_LEX_MEMO_SLOTS 256u
+#define GRID_LEX_MEMO_SLOTS 128u
 struct grid_lex_memo {
     struct grid_lex_note {
         size_t start;         /* offset of the byte behind the opening quote; 0 in an unused note */

@@ -286,18 +286,19 @@ static void write_canonical(struct grid_prompt *prompt, const struct grid_tag *t
         grid_rows_refuse(prompt, fault == GRID_JSON_DEEP ? GRID_REASON_TOO_DEEP : GRID_REASON_BAD_UTF8);
 }
 
-/* A string that holds JSON. Whatever is wrong with what it holds, it then counts as it was sent. */
+/* A string that holds JSON. Whatever is wrong with what it holds, it then counts as it was sent. It is decoded to where
+ * its canonical form is written, which never overtakes it. */
 static void write_arguments(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
 {
+    struct grid_canonical_room *room = prompt->room;
     struct grid_json inner;
     struct grid_str text;
     size_t len;
     bool digest = value->bytes > GRID_CANONICAL_MAX_BYTES;
     if (!digest && value->kind == GRID_JSON_STRING &&
-        grid_json_text(grid_rows_reader(prompt, value), prompt->room->decoded, sizeof prompt->room->decoded, &text) ==
-            GRID_JSON_FINE) {
+        grid_json_text(grid_rows_reader(prompt, value), room->out, sizeof room->out, &text) == GRID_JSON_FINE) {
         grid_json_init(&inner, &text, 1);
-        if (grid_canonical_write(prompt->room, &inner, &len) == GRID_JSON_FINE && grid_json_finish(&inner)) {
+        if (grid_canonical_write(room, &inner, &len) == GRID_JSON_FINE && grid_json_finish(&inner)) {
             push_canonical(prompt, tag, len);
             return;
         }
