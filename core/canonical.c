@@ -19,13 +19,14 @@
 struct canonical_level {
     bool object, some, mixed; /* mixed: some member belongs before the one ahead of it */
     uint16_t start, first;    /* of its text in out; of its members */
-    uint64_t word;            /* the first of its last name */
 };
 
 struct canonical {
     struct grid_canonical_room *room;
     size_t len, n_members, depth;
     bool bad_utf8;
+    uint64_t word; /* the first of the last name, of the member before word_of */
+    size_t word_of;
     struct canonical_level levels[GRID_CANONICAL_MAX_DEPTH];
 };
 
@@ -204,8 +205,8 @@ static void scatter(const struct grid_canonical_room *room, const uint16_t *memb
         to[at[member_word(room, members[from[i]], skip) >> shift & 0xFF]++] = from[i];
 }
 
-/* Sorts by word, equal ones as they stood: byte by byte from the last, for bytes that differ at all. Words are made anew
- * each time they are looked at, which costs less than the memory to keep them. */
+/* Sorts by word, equal ones as they stood: byte by byte from the last, for bytes that differ at all. Words are made
+ * anew each time they are looked at: keeping them would take half of all the memory that keying may have. */
 static void sort_words(struct grid_canonical_room *room, const uint16_t *members, uint16_t *order, size_t n,
                        uint16_t skip)
 {
@@ -298,16 +299,20 @@ static void settle_member(struct canonical *canonical, struct canonical_level *l
 {
     struct grid_canonical_room *room = canonical->room;
     uint16_t last = room->members[canonical->n_members - 1];
-    uint64_t word_ahead = level->word, word = member_word(room, last, 0);
-    level->word = word;
+    uint64_t word_ahead = canonical->word, word = member_word(room, last, 0);
+    bool known = canonical->word_of == canonical->n_members - 1; /* else an object was closed in between */
+    canonical->word = word;
+    canonical->word_of = canonical->n_members;
     if (!level->some)
         return;
     uint16_t ahead = room->members[canonical->n_members - 2];
+    if (!known)
+        word_ahead = member_word(room, ahead, 0);
     int order = compare_names(room->out, ahead, word_ahead, last, word);
     level->mixed |= order > 0;
     if (order == 0) {
         canonical->len = ahead + (canonical->len - last); /* the name is there already */
-        canonical->n_members--;
+        canonical->word_of = --canonical->n_members;
     }
 }
 
@@ -398,7 +403,8 @@ enum grid_json_fault grid_canonical_write(struct grid_canonical_room *room, stru
 {
     struct canonical canonical;
     canonical.room = room;
-    canonical.len = canonical.n_members = canonical.depth = 0;
+    canonical.len = canonical.n_members = canonical.depth = canonical.word_of = 0;
+    canonical.word = 0;
     canonical.bad_utf8 = false;
     do {
         enum grid_json_kind kind = grid_json_peek(json);
@@ -407,8 +413,8 @@ enum grid_json_fault grid_canonical_write(struct grid_canonical_room *room, stru
             if (canonical.depth == GRID_CANONICAL_MAX_DEPTH)
                 return GRID_JSON_DEEP;
             grid_json_enter(json, kind);
-            canonical.levels[canonical.depth++] = (struct canonical_level){
-                object, false, false, (uint16_t)canonical.len, (uint16_t)canonical.n_members, 0};
+            canonical.levels[canonical.depth++] =
+                (struct canonical_level){object, false, false, (uint16_t)canonical.len, (uint16_t)canonical.n_members};
             put(&canonical, object ? "{" : "[", 1);
         } else {
             canonical_scalar(&canonical, json, kind);

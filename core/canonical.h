@@ -27,8 +27,8 @@ struct grid_canonical_room {
     uint16_t order[GRID_CANONICAL_MEMBERS];   /* of the object that closes: its members by number, in order */
 };
 
-/* Writes the value that `json` stands before, at most GRID_CANONICAL_MAX_BYTES as sent, into room->out and passes it. It
- * may be read from room->out itself: what is written never overtakes what was read.
+/* Writes the value that `json` stands before, at most GRID_CANONICAL_MAX_BYTES as sent, into room->out and passes it.
+ * It may be read from room->out itself: what is written never overtakes what was read.
  * FINE; DEEP over GRID_CANONICAL_MAX_DEPTH levels; BAD_UTF8 of a string or name in it; or the reader's fault. */
 enum grid_json_fault grid_canonical_write(struct grid_canonical_room *room, struct grid_json *json, size_t *out_len);
 

@@ -7,6 +7,28 @@
 
 #include <stdlib.h>
 
+const char *grid_json_kind_name(enum grid_json_kind kind)
+{
+    switch (kind) {
+    case GRID_JSON_NULL:
+        return "null";
+    case GRID_JSON_FALSE:
+    case GRID_JSON_TRUE:
+        return "a boolean";
+    case GRID_JSON_NUMBER:
+        return "a number";
+    case GRID_JSON_STRING:
+        return "a string";
+    case GRID_JSON_ARRAY:
+        return "an array";
+    case GRID_JSON_OBJECT:
+        return "an object";
+    case GRID_JSON_NOTHING:
+        break;
+    }
+    return "nothing";
+}
+
 static size_t utf8_encode(uint32_t code, char *room)
 {
     if (code < 0x80) {

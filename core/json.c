@@ -19,28 +19,6 @@
 #define HEAD_OF(n) ~(UINT64_MAX >> 8 * (n))
 #endif
 
-const char *grid_json_kind_name(enum grid_json_kind kind)
-{
-    switch (kind) {
-    case GRID_JSON_NULL:
-        return "null";
-    case GRID_JSON_FALSE:
-    case GRID_JSON_TRUE:
-        return "a boolean";
-    case GRID_JSON_NUMBER:
-        return "a number";
-    case GRID_JSON_STRING:
-        return "a string";
-    case GRID_JSON_ARRAY:
-        return "an array";
-    case GRID_JSON_OBJECT:
-        return "an object";
-    case GRID_JSON_NOTHING:
-        break;
-    }
-    return "nothing";
-}
-
 void grid_json_init(struct grid_json *json, const struct grid_str *slices, size_t n_slices)
 {
     *json = (struct grid_json){.fault = GRID_JSON_FINE};
@@ -279,8 +257,11 @@ static bool pass_scalar(struct grid_json *json, enum grid_json_kind kind, unsign
 
 /* The brackets that are open while a value is skipped. */
 struct nest {
-    size_t depth;
-    uint64_t objects[SKIP_LEVELS / 64]; /* a bit a level: an object */
+    size_t depth, base;                  /* base: offset of the outermost */
+    bool rungs;                          /* the outermost is an array, and long ones in it are noted */
+    bool watch;                          /* arrays are noted or looked up */
+    uint64_t objects[SKIP_LEVELS / 64];  /* a bit a level: an object */
+    uint32_t starts[2 * GRID_LEX_RUNGS]; /* offsets of those that have a rung */
 };
 
 enum nest_kind { NEST_ARRAY, NEST_OBJECT, NEST_UNKNOWN };
@@ -324,6 +305,9 @@ static bool nest_advance(struct grid_json *json, struct nest *nest, bool opened)
             json->cursor.at++;
             if (--nest->depth == 0)
                 return false;
+            if (nest->rungs && byte == ']' && grid_lex_rung(nest->depth) != SIZE_MAX)
+                grid_lex_rung_note(json->memo, grid_lex_rung(nest->depth), nest->base,
+                                   nest->starts[grid_lex_rung(nest->depth)], grid_json_offset(json));
             continue;
         }
         if (!opened) {
@@ -381,7 +365,7 @@ static void nest_quick(struct grid_json *json, struct nest *nest)
         bool object = nest_top(nest) == NEST_OBJECT;
         const char *next = at;
         if (*at == '{' || *at == '[') {
-            if (nest->depth + 1 == SKIP_LEVELS)
+            if (nest->depth + 1 == SKIP_LEVELS || (*at == '[' && nest->watch))
                 break;
             object = *at == '{';
             next = at + 1;
@@ -414,23 +398,39 @@ static void nest_quick(struct grid_json *json, struct nest *nest)
     json->cursor.at = at;
 }
 
+/* Enters an array or object, or passes an array that is known. True: entered. */
+static bool nest_enter(struct grid_json *json, struct nest *nest, enum grid_json_kind kind)
+{
+    size_t rung = grid_lex_rung(nest->depth);
+    if (kind == GRID_JSON_ARRAY && nest->watch) {
+        if (grid_lex_rung_jump(json->memo, &json->cursor))
+            return false;
+        if (rung != SIZE_MAX)
+            nest->starts[rung] = (uint32_t)grid_json_offset(json);
+    }
+    json->cursor.at++;
+    nest_push(nest, kind == GRID_JSON_OBJECT);
+    return true;
+}
+
 static bool pass_nest(struct grid_json *json)
 {
     struct nest nest;
     nest.depth = 0;
+    nest.base = grid_json_offset(json);
+    nest.rungs = json->memo && *json->cursor.at == '[';
+    nest.watch = json->memo && (nest.rungs || json->memo->has_rungs);
     for (;;) {
         if (nest.depth > 0)
             nest_quick(json, &nest);
         enum grid_json_kind kind = grid_json_peek(json);
-        bool open = kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT;
+        bool nested = kind == GRID_JSON_ARRAY || kind == GRID_JSON_OBJECT, entered = false;
         unsigned traits;
-        if (open) {
-            json->cursor.at++;
-            nest_push(&nest, kind == GRID_JSON_OBJECT);
-        } else if (!pass_scalar(json, kind, &traits)) {
+        if (nested)
+            entered = nest_enter(json, &nest, kind);
+        else if (!pass_scalar(json, kind, &traits))
             return false;
-        }
-        if (!nest_advance(json, &nest, open))
+        if (nest.depth == 0 || !nest_advance(json, &nest, entered))
             return json->fault == GRID_JSON_FINE;
     }
 }

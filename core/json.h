@@ -70,8 +70,8 @@ bool grid_json_enter(struct grid_json *json, enum grid_json_kind kind);
 bool grid_json_element(struct grid_json *json);
 
 /* The next member of the object that was entered: true, its decoded name (in room or in place), and its value is next;
- * false behind the closing brace. A name over cap bytes or not valid UTF-8 is unread: {NULL,0}. The empty name is {room,0}. Names
- * are given in order and as often as they are sent: duplicates are the caller's business. */
+ * false behind the closing brace. A name over cap bytes or not valid UTF-8 is unread: {NULL,0}. The empty name has a
+ * pointer. Names are given in order and as often as they are sent: duplicates are the caller's business. */
 bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct grid_str *out_name);
 
 /* The same for who compares names with many: */

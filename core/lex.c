@@ -6,7 +6,8 @@
  */
 #include "lex.h"
 
-#define MEMO_BYTES 256u /* strings shorter than this are faster passed again than remembered */
+#define RUNG_BYTES 1024u /* the same of arrays */
+#define MEMO_BYTES 256u  /* strings shorter than this are faster passed again than remembered */
 
 void grid_cursor_init(struct grid_cursor *cursor, const struct grid_str *slices, size_t n_slices)
 {
@@ -100,7 +101,7 @@ enum grid_lex_result grid_lex_escape(struct grid_cursor *cursor, uint32_t *out_u
     return GRID_LEX_DONE;
 }
 
-/* Bytes of the escape that begins at a backslash; 0 when it is cut by the end or wrong, which is then told elsewhere. */
+/* Bytes of the escape that begins at a backslash; 0 when it is cut by the end or wrong: string_rest tells which. */
 static inline size_t escape_bytes(const char *at, const char *end)
 {
     if (end - at < 2)
@@ -203,11 +204,50 @@ static enum grid_lex_result string_rest(struct grid_cursor *cursor, unsigned *tr
     }
 }
 
+/* Fibonacci hashing: offsets in one body are often evenly spaced. */
+static uint64_t mixed(size_t offset)
+{
+    return (uint64_t)offset * 0x9E3779B97F4A7C15u;
+}
+
 static struct grid_lex_note *memo_note(struct grid_lex_memo *memo, size_t start)
 {
-    /* Fibonacci hashing: offsets of strings in one body are often evenly spaced. */
-    uint64_t mixed = (uint64_t)start * 0x9E3779B97F4A7C15u;
-    return &memo->notes[(mixed >> 32) % GRID_LEX_MEMO_SLOTS];
+    return &memo->notes[(mixed(start) >> 32) % GRID_LEX_MEMO_SLOTS];
+}
+
+static size_t rung_place(const struct grid_lex_memo *memo, size_t start)
+{
+    return (mixed(start) >> 32) % sizeof memo->rung_of;
+}
+
+void grid_lex_rung_note(struct grid_lex_memo *memo, size_t rung, size_t base, size_t start, size_t end)
+{
+    struct grid_lex_rung *kept = &memo->rungs[rung];
+    if (end > UINT32_MAX || end - start < RUNG_BYTES)
+        return;
+    /* What lies ahead of the look was left behind. Of arrays on one level the longest counts: the others are at most
+     * half of what they lie in, which bounds how often a byte of them is passed. */
+    if (kept->start > base && kept->end - kept->start > end - start)
+        return;
+    *kept = (struct grid_lex_rung){(uint32_t)start, (uint32_t)end};
+    memo->rung_of[rung_place(memo, start)] = (uint8_t)rung;
+    memo->has_rungs = true;
+}
+
+bool grid_lex_rung_jump(const struct grid_lex_memo *memo, struct grid_cursor *cursor)
+{
+    size_t start = grid_cursor_offset(cursor);
+    const struct grid_lex_rung *kept = &memo->rungs[memo->rung_of[rung_place(memo, start)]];
+    if (kept->start != start || kept->end == 0)
+        return false;
+    while (cursor->through < kept->end) {
+        struct grid_str slice = cursor->slices[cursor->next++];
+        cursor->at = slice.ptr;
+        cursor->end = slice.ptr + slice.len;
+        cursor->through += slice.len;
+    }
+    cursor->at = cursor->end - (cursor->through - kept->end);
+    return true;
 }
 
 /* A string that is not short. */
@@ -217,8 +257,8 @@ static enum grid_lex_result string_noted(struct grid_cursor *cursor, struct grid
     struct grid_lex_note *note = memo ? memo_note(memo, start) : NULL;
     if (note && note->start == start && start > 0) {
         cursor->at = note->at;
-        cursor->end = note->end;
         cursor->next = note->next;
+        cursor->end = cursor->slices[note->next - 1].ptr + cursor->slices[note->next - 1].len;
         cursor->through = note->through;
         *out_traits = note->traits;
         return GRID_LEX_DONE;
@@ -227,8 +267,7 @@ static enum grid_lex_result string_noted(struct grid_cursor *cursor, struct grid
     enum grid_lex_result result = string_rest(cursor, out_traits);
     if (note && result == GRID_LEX_DONE && cursor->next <= UINT32_MAX &&
         grid_cursor_offset(cursor) - start >= MEMO_BYTES)
-        *note = (struct grid_lex_note){start,      cursor->at, cursor->end, cursor->through, (uint32_t)cursor->next,
-                                       *out_traits};
+        *note = (struct grid_lex_note){start, cursor->at, cursor->through, (uint32_t)cursor->next, *out_traits};
     return result;
 }
 

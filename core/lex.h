@@ -38,16 +38,42 @@ const char *grid_lex_space(const char *at, const char *end);
 
 /* Where long strings that were passed once end, so that a second and third look jump. A cache: forgetting costs time
  * only. Zero it before use; belongs to one list of slices. */
-#define GRID_LEX_MEMO_SLOTS 128u
+#define GRID_LEX_MEMO_SLOTS 64u
+#define GRID_LEX_RUNGS 96u
 struct grid_lex_memo {
     struct grid_lex_note {
-        size_t start;         /* offset of the byte behind the opening quote; 0 in an unused note */
-        const char *at, *end; /* the cursor behind the closing quote */
+        size_t start;   /* offset of the byte behind the opening quote; 0 in an unused note */
+        const char *at; /* the cursor behind the closing quote */
         size_t through;
         uint32_t next;
         uint32_t traits;
     } notes[GRID_LEX_MEMO_SLOTS];
+    /* The same of long arrays in arrays, for who looks at each level anew (tool results in tool results): the longest
+     * of each of the first levels that a look passed, and of every GRID_LEX_RUNGSth. Going down, each look passes a few
+     * levels and jumps over the rest, so that no byte is passed more than a few times however deep they nest. */
+    struct grid_lex_rung {
+        uint32_t start, end; /* offsets of its bracket, and behind its closing one */
+    } rungs[2 * GRID_LEX_RUNGS];
+    uint8_t rung_of[512]; /* by start, mixed */
+    bool has_rungs;
 };
+
+/* The rung of an array at this many brackets below the one that a look began with; SIZE_MAX: none is kept. */
+static inline size_t grid_lex_rung(size_t depth)
+{
+    size_t level = depth / 2; /* lists of objects: every other bracket */
+    if (depth == 0 || depth % 2)
+        return SIZE_MAX;
+    if (level < GRID_LEX_RUNGS)
+        return level;
+    return level % GRID_LEX_RUNGS == 0 && level < GRID_LEX_RUNGS * GRID_LEX_RUNGS
+               ? GRID_LEX_RUNGS + level / GRID_LEX_RUNGS
+               : SIZE_MAX;
+}
+/* Notes an array that begins at offset start and ends at offset end, of a look that began at offset base. */
+void grid_lex_rung_note(struct grid_lex_memo *memo, size_t rung, size_t base, size_t start, size_t end);
+/* Takes a cursor that stands at an array's bracket behind that array, if it was noted. */
+bool grid_lex_rung_jump(const struct grid_lex_memo *memo, struct grid_cursor *cursor);
 
 enum grid_lex_result { GRID_LEX_DONE, GRID_LEX_BAD, GRID_LEX_ENDED };
 

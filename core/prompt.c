@@ -1,9 +1,9 @@
 /*
  * prompt.c - walks a body, frame by frame
  *
- * Story     Lists and objects that are open stand on a short stack of frames, so pulling a piece is a step of a loop and
- *           nothing recurses. What a step writes is in rows.c. The body's own members are read by one reader; while the
- *           list that ends the stream is walked early, that list's frame has it.
+ * Story     Lists and objects that are open stand on a short stack of frames, so pulling a piece is a step of a loop
+ *           and nothing recurses. What a step writes is in rows.c. The body's own members are read by one reader; while
+ *           the list that ends the stream is walked early, that list's frame has it.
  */
 #include "prompt.h"
 
