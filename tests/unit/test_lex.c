@@ -44,8 +44,8 @@ static void plain_agrees_with_twin(void **state)
         for (size_t i = draw(&dice, 4); i > 0; i--)
             text[draw(&dice, sizeof text)] = (char)stops[draw(&dice, sizeof stops)];
         unsigned char high = 0, high_twin = 0;
-        const char *stop = grid_lex_plain(text + from, text + len, &high);
-        const char *twin = grid_lex_plain_twin(text + from, text + len, &high_twin);
+        const char *stop = grid_scan_plain(text + from, text + len, &high);
+        const char *twin = grid_scan_plain_twin(text + from, text + len, &high_twin);
         assert_ptr_equal(stop, twin);
         assert_int_equal(high & 0x80, high_twin & 0x80);
     }

@@ -30,33 +30,54 @@ static void add(char *out, size_t cap, const char *bytes, size_t len)
     out[used] = '\0';
 }
 
+/* A tag, with the length inside the ready-made user role left out, as names stand bare. */
+static void add_tag(char *out, size_t cap, const struct grid_tag *tag)
+{
+    if (tag->len > 13 && memcmp(tag->text + 5, "\x04\0\0\0\0\0\0\0user", 12) == 0) {
+        add(out, cap, tag->text, 5);
+        add(out, cap, tag->text + 13, tag->len - 13u);
+    } else {
+        add(out, cap, tag->text, tag->len);
+    }
+}
+
+static void add_raw(char *out, size_t cap, struct grid_json_raw raw)
+{
+    struct grid_str run;
+    while (grid_json_raw_next(&raw, &run))
+        add(out, cap, run.ptr, run.len);
+}
+
 static void render(const struct grid_piece *piece, char *out, size_t cap)
 {
     struct grid_json_decode name = piece->name;
-    struct grid_json_raw raw = piece->raw;
+    struct grid_json_raw inside;
     struct grid_str run;
+    add_tag(out, cap, piece->tag);
     switch (piece->kind) {
     case GRID_PIECE_LITERAL:
-        if (piece->text.len == 18 && piece->kind == GRID_PIECE_LITERAL) /* the ready-made user role holds a length */
-            add(out, cap, "role|user|", 10);
-        else
-            add(out, cap, piece->text.ptr, piece->text.len);
         return;
     case GRID_PIECE_CANONICAL:
         add(out, cap, piece->text.ptr, piece->text.len);
-        return;
+        break;
+    case GRID_PIECE_NAME:
+        inside = *piece->raw;
+        inside.from.at++;
+        inside.bytes -= 2;
+        add_raw(out, cap, inside);
+        break;
     case GRID_PIECE_DECODED:
         while (grid_json_decode_next(&name, &run))
             add(out, cap, run.ptr, run.len);
-        return;
+        break;
     case GRID_PIECE_RAW:
-        while (grid_json_raw_next(&raw, &run))
-            add(out, cap, run.ptr, run.len);
-        return;
+        add_raw(out, cap, *piece->raw);
+        break;
     case GRID_PIECE_DIGEST:
-        add(out, cap, "D", 1);
-        return;
+        add(out, cap, "#D", 2);
+        break;
     }
+    add(out, cap, "\x1F", 1);
 }
 
 /* The stream of a body, or the name of the reason in angle brackets. */
@@ -71,10 +92,12 @@ static const char *stream(enum grid_api api, const char *text)
         body[i] = text[i] == '\'' ? '"' : text[i];
     struct grid_str slice = {body, len};
     memset(&memo, 0, sizeof memo);
-    out[0] = '\0';
     grid_prompt_open(&prompt, api, &slice, 1, false, &memo, &room);
-    while ((piece = grid_prompt_next(&prompt)))
-        render(piece, out, sizeof out);
+    do {
+        out[0] = '\0';
+        while ((piece = grid_prompt_next(&prompt)))
+            render(piece, out, sizeof out);
+    } while (grid_prompt_close(&prompt));
     static const char *const names[] = {
 #define NAME(id, name) "<" name ">",
         GRID_REASONS(NAME)
@@ -285,6 +308,9 @@ static void models(void **state)
         for (int api = GRID_API_NONE; api <= GRID_API_RESPONSES; api++) {
             memset(&memo, 0, sizeof memo);
             grid_prompt_open(&prompt, (enum grid_api)api, &slice, 1, rows[i].cut, &memo, &room);
+            while (grid_prompt_next(&prompt)) {
+            }
+            (void)grid_prompt_close(&prompt);
             assert_int_equal(prompt.has_model, rows[i].model != NULL);
             if (rows[i].model)
                 assert_true(grid_str_eq((struct grid_str){prompt.model, prompt.model_len}, grid_str_of(rows[i].model)));
