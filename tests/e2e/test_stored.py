@@ -98,7 +98,7 @@ class PythonSdk:
     """Calls are named as in the SDK for Python: 'responses.input_items.list'."""
 
     def __init__(self, urls):
-        self.clients = [openai.OpenAI(base_url=url + '/v1', api_key='none', max_retries=0, timeout=30) for url in urls]
+        self.clients = [openai.OpenAI(base_url=url + '/v1', api_key='none', max_retries=0, timeout=120) for url in urls]
 
     def ask(self, gateway, call, *ids, **fields):
         *path, verb = call.split('.')

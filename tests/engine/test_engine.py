@@ -173,7 +173,8 @@ def test_an_engine_withdrawn_drained_and_back(sdk, pair):
     pair.send_new_work_to('west')
     response, _ = create(sdk, 0, 'keep this')
     ask = lambda gateway: sdk.ask(gateway, 'responses.retrieve', response['id'])
-    more = lambda gateway: sdk.ask(gateway, 'responses.create', model='llama', input='x', previous_response_id=response['id'])
+    more = lambda gateway: sdk.ask(gateway, 'responses.create', model='llama', input='x', previous_response_id=response['id'],
+                                   **ANSWER)
     here = {'kind': 'inference_model', 'name': 'llama', 'site': 'east', 'cluster': 'pool-east'}
     for serving, status, retry_after in (({'candidates': [here]}, 404, None), ({'admission': {'west': 'existing_only'}}, 503, '5'),
                                          ({}, 200, None)):
@@ -181,7 +182,8 @@ def test_an_engine_withdrawn_drained_and_back(sdk, pair):
         for gateway in range(2):
             eventually(lambda: ask(gateway).status == status, what='status %d' % status)
             assert ask(gateway).retry_after == retry_after
-            assert (more(gateway).status, more(gateway).retry_after) == (status, retry_after)
+            told = more(gateway)
+            assert (told.status, told.retry_after) == (status, retry_after), told.message
     assert ask(0).value['output'] == response['output']
 
 

@@ -11,7 +11,7 @@ const clients = new Map();
 
 function clientOf(url) {
   if (!clients.has(url))
-    clients.set(url, new OpenAI({ baseURL: url, apiKey: 'none', maxRetries: 0, timeout: 30000 }));
+    clients.set(url, new OpenAI({ baseURL: url, apiKey: 'none', maxRetries: 0, timeout: 120000 }));
   return clients.get(url);
 }
 
