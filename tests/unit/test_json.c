@@ -270,7 +270,7 @@ static void raw_and_decode_at_every_cut(void **state)
     }
 }
 
-/* ---- random texts: what is skipped in one slice, where much is done at once, against slices of one byte ------------- */
+/* ---- random texts: skipped in one slice, where much is done at once, and in slices of one byte ---------------- */
 
 static uint64_t dice;
 
