@@ -55,10 +55,6 @@ static void plain_agrees_with_twin(void **state)
         struct grid_scan_marks marks = grid_scan_marks(text + from, n),
                                marks_twin = grid_scan_marks_twin(text + from, n);
         assert_memory_equal(&marks, &marks_twin, sizeof marks);
-        bool far_high = false;
-        const char *far = grid_scan_far(text + from, text + len, &far_high);
-        assert_true(far >= text + from && far <= twin);
-        assert_true(!far_high || (high_twin & 0x80));
     }
 }
 
