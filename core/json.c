@@ -362,14 +362,15 @@ static void nest_quick(struct grid_json *json, struct nest *nest)
 {
     const char *at = json->cursor.at, *end = json->cursor.end;
     while (end - at > QUICK_BYTES && nest->depth < SKIP_LEVELS) {
-        bool object = nest_top(nest) == NEST_OBJECT;
+        bool object = nest_top(nest) == NEST_OBJECT, opens = false;
         const char *next = at;
         if (*at == '{' || *at == '[') {
             if (nest->depth + 1 == SKIP_LEVELS || (*at == '[' && nest->watch))
                 break;
             object = *at == '{';
             next = at + 1;
-            if (*next == (object ? '}' : ']')) { /* an empty one is a scalar here */
+            opens = *next != (object ? '}' : ']');
+            if (!opens) { /* an empty one is a scalar here */
                 object = nest_top(nest) == NEST_OBJECT;
                 next = next[1] == ',' ? next + 1 : NULL;
             }
@@ -380,7 +381,6 @@ static void nest_quick(struct grid_json *json, struct nest *nest)
         }
         if (!next)
             break;
-        bool opens = *next != ',';
         if (opens && *next <= ' ')
             break; /* white space, and perhaps a closing bracket behind it */
         if (!opens)

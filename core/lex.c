@@ -167,20 +167,15 @@ static inline bool pass_escapes(const char *at, const char *end, struct grid_sca
 static bool string_here(const char **at_io, const char *end, unsigned *traits)
 {
     const char *at = *at_io;
-    bool done = false, stuck = false, far_high = false;
+    bool done = false, stuck = false, far_high = false, escaped = false;
     uint64_t high = 0;
     while (!done && !stuck && at < end) {
         size_t n = (size_t)(end - at) < GRID_SCAN_WIDE ? (size_t)(end - at) : GRID_SCAN_WIDE;
         struct grid_scan_marks found = grid_scan_marks(at, n);
         uint64_t stops = found.quotes | found.controls;
         size_t stop = n;
-        if (!(stops | found.slashes)) {
-            high |= found.high;
-            at = grid_scan_far(at + n, end, &far_high); /* a plain stretch tends to go on */
-            continue;
-        }
-        if (found.slashes && pass_escapes(at, end, &found, &stops, &stop, &stuck))
-            *traits |= GRID_LEX_ESCAPED;
+        if (found.slashes)
+            escaped |= pass_escapes(at, end, &found, &stops, &stop, &stuck);
         if (stops) {
             stop = (size_t)__builtin_ctzll(stops);
             done = at[stop] == '"';
@@ -188,8 +183,10 @@ static bool string_here(const char **at_io, const char *end, unsigned *traits)
         }
         high |= stop < GRID_SCAN_WIDE ? found.high & (((uint64_t)1 << stop) - 1) : found.high;
         at += stop + done;
+        if (!done && !stuck) /* a string that did not end here tends to go on */
+            at = grid_scan_inside(at, end, &far_high, &escaped);
     }
-    *traits |= high || far_high ? GRID_LEX_HIGH : 0;
+    *traits |= (high || far_high ? GRID_LEX_HIGH : 0u) | (escaped ? GRID_LEX_ESCAPED : 0u);
     *at_io = at;
     return done;
 }

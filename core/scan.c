@@ -176,10 +176,73 @@ static inline struct grid_scan_marks marks_wide(const char *at)
                                     four_masks(bytes[0], bytes[1], bytes[2], bytes[3])};
 }
 
-const char *grid_scan_far(const char *at, const char *end, bool *high)
+static inline uint64_t two_masks(int low, int high)
+{
+    return (uint32_t)low | (uint64_t)(uint32_t)high << 32;
+}
+
+/* Which of 64 bytes may stand behind a backslash, but for the quote and the letter u. A table by the low four bits knows
+ * them all but r, which shares its place with b. */
+AVX2 static inline uint64_t letters_wide(__m256i low, __m256i high)
+{
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(-1, -1, 'b', -1, 't', -1, 'f', -1, -1, -1, -1, -1, '\\', -1, 'n', '/'));
+    const __m256i r = _mm256_set1_epi8('r');
+    __m256i low_is =
+        _mm256_or_si256(_mm256_cmpeq_epi8(_mm256_shuffle_epi8(table, low), low), _mm256_cmpeq_epi8(low, r));
+    __m256i high_is =
+        _mm256_or_si256(_mm256_cmpeq_epi8(_mm256_shuffle_epi8(table, high), high), _mm256_cmpeq_epi8(high, r));
+    return two_masks(_mm256_movemask_epi8(low_is), _mm256_movemask_epi8(high_is));
+}
+
+/* How many of 64 bytes grid_scan_inside passes: all, one less when the last begins an escape, or none. */
+AVX2 static inline size_t inside_wide(__m256i low, __m256i high)
+{
+    const __m256i quote = _mm256_set1_epi8('"'), slash = _mm256_set1_epi8('\\');
+    const __m256i control = _mm256_set1_epi8(LAST_CONTROL);
+    const uint64_t even = 0x5555555555555555u;
+    uint64_t quotes = two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, quote)),
+                                _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, quote)));
+    uint64_t slashes = two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, slash)),
+                                 _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, slash)));
+    uint64_t controls = two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(low, control), low)),
+                                  _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(high, control), high)));
+    /* A byte is escaped when the run of backslashes ahead of it is odd. Adding a run's first bit to the run carries to
+     * the place behind it; whether that place is even or odd, together with where the run began, tells its length. */
+    uint64_t follows = slashes << 1, begins_odd = slashes & ~even & ~follows;
+    uint64_t escaped = (even ^ (begins_odd + slashes) << 1) & follows;
+    if (controls | (quotes & ~escaped) | (escaped & ~(letters_wide(low, high) | quotes)))
+        return 0;
+    return (slashes & ~escaped) >> 63 ? GRID_SCAN_WIDE - 1 : GRID_SCAN_WIDE;
+}
+
+AVX2 static const char *pass_inside_wide(const char *at, const char *end, bool *high, bool *escaped)
+{
+    __m256i seen = _mm256_setzero_si256();
+    unsigned high_bits = 0;
+    at = far_wide(at, end, &high_bits);
+    while (end - at >= (ptrdiff_t)GRID_SCAN_WIDE) {
+        __m256i a = load_thirty_two(at), b = load_thirty_two(at + 32);
+        size_t passed = GRID_SCAN_WIDE;
+        if (_mm256_movemask_epi8(_mm256_or_si256(wide_stops(a), wide_stops(b)))) {
+            passed = inside_wide(a, b);
+            *escaped |= passed > 0;
+        }
+        if (passed == 0)
+            break;
+        seen = _mm256_or_si256(seen, _mm256_or_si256(a, b));
+        at += passed;
+    }
+    *high |= (high_bits | (unsigned)_mm256_movemask_epi8(seen)) != 0;
+    return at;
+}
+
+const char *grid_scan_inside(const char *at, const char *end, bool *high, bool *escaped)
 {
     unsigned high_bits = 0;
-    at = end - at >= 128 && has_wide() ? far_wide(at, end, &high_bits) : far_narrow(at, end, &high_bits);
+    if (has_wide())
+        return pass_inside_wide(at, end, high, escaped);
+    at = far_narrow(at, end, &high_bits);
     *high |= high_bits != 0;
     return at;
 }
@@ -207,10 +270,11 @@ static inline struct grid_scan_marks marks_wide(const char *at)
     return grid_scan_marks_twin(at, GRID_SCAN_WIDE);
 }
 
-const char *grid_scan_far(const char *at, const char *end, bool *high)
+const char *grid_scan_inside(const char *at, const char *end, bool *high, bool *escaped)
 {
     (void)end;
     (void)high;
+    (void)escaped;
     return at;
 }
 

@@ -20,9 +20,6 @@ const char *grid_scan_plain_narrow(const char *at, const char *end, unsigned cha
 #define GRID_SCAN_NEAR 16u
 const char *grid_scan_near(const char *at, unsigned char *high);
 
-/* Passes some of the bytes ahead of the first that means something; none when it is near. */
-const char *grid_scan_far(const char *at, const char *end, bool *high);
-
 /* Which of the first n bytes (at most GRID_SCAN_WIDE) mean something: bit i stands for byte i. */
 #define GRID_SCAN_WIDE 64u
 struct grid_scan_marks {
@@ -30,5 +27,9 @@ struct grid_scan_marks {
 };
 struct grid_scan_marks grid_scan_marks(const char *at, size_t n);
 struct grid_scan_marks grid_scan_marks_twin(const char *at, size_t n); /* byte by byte */
+
+/* Passes 64 bytes of a string's inside at a time, escapes too, as long as the string does not end in them and nothing is
+ * wrong or spells a number in them. Sets what it saw. Passes less, down to nothing, where there is no AVX2. */
+const char *grid_scan_inside(const char *at, const char *end, bool *high, bool *escaped);
 
 #endif
