@@ -97,13 +97,16 @@ static void add_decoders(json_t *filters)
     }
 }
 
-/* No query strings: some clients put keys there. */
+/* No query strings: some clients put keys there. No tagged ids, whatever became of the request: who holds one may use
+ * it. */
+#define LOGGED_PATH "%CEL(request.url_path.matches('(resp|conv)_[^/]*[.]') ? '-' : request.url_path)%"
+
 static json_t *access_log(void)
 {
     static const char *const fields[][2] = {
         {"time", "%START_TIME%"},
         {"method", "%REQ(:METHOD)%"},
-        {"path", "%PATH(NQ:PATH)%"},
+        {"path", LOGGED_PATH},
         {"protocol", "%PROTOCOL%"},
         {"status", "%RESPONSE_CODE%"},
         {"details", "%RESPONSE_CODE_DETAILS%"},
@@ -122,9 +125,10 @@ static json_t *access_log(void)
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         json_object_set_new(format, fields[i][0], json_string(fields[i][1]));
     }
-    return json_pack("{s:s, s:{s:s, s:{s:o}}}", "name", "envoy.access_loggers.stdout", "typed_config", "@type",
-                     TYPE "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog", "log_format", "json_format",
-                     format);
+    return json_pack("{s:s, s:{s:s, s:{s:o, s:[{s:s, s:{s:s}}]}}}", "name", "envoy.access_loggers.stdout",
+                     "typed_config", "@type", TYPE "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
+                     "log_format", "json_format", format, "formatters", "name", "envoy.formatter.cel", "typed_config",
+                     "@type", TYPE "envoy.extensions.formatter.cel.v3.Cel");
 }
 
 /* The only route: which cluster is decided by our specifier, at the end of the body. No retry policy: it would make
