@@ -75,16 +75,17 @@ static json_t *router_filter(void)
                      TYPE "envoy.extensions.filters.http.router.v3.Router", "suppress_envoy_headers", 1);
 }
 
+static const char *const CODINGS[][2] = {{"gzip", "Gzip"}, {"zstd", "Zstd"}, {"brotli", "Brotli"}};
+
 /* Coded bodies come to our filter plain: ids in them are found, prompts are keyed (behaviour.md O.49). Answers pass as
  * the sites wrote them, and no site is told of a coding. What unpacks to more than 100 times its size is cut by Envoy
  * before our own limit is met. The window of gzip is the largest there is; Envoy's own default refuses most files. */
 static void add_decoders(json_t *filters)
 {
-    static const char *const codings[][2] = {{"gzip", "Gzip"}, {"zstd", "Zstd"}, {"brotli", "Brotli"}};
-    for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
+    for (size_t i = 0; i < sizeof CODINGS / sizeof *CODINGS; i++) {
         json_t *library = json_pack(
             "{s:o, s:i}", "@type",
-            json_sprintf(TYPE "envoy.extensions.compression.%s.decompressor.v3.%s", codings[i][0], codings[i][1]),
+            json_sprintf(TYPE "envoy.extensions.compression.%s.decompressor.v3.%s", CODINGS[i][0], CODINGS[i][1]),
             "chunk_size", DECODED_CHUNK_BYTES);
         if (i == 0) {
             json_object_set_new(library, "window_bits", json_integer(GZIP_WINDOW_BITS));
@@ -92,12 +93,44 @@ static void add_decoders(json_t *filters)
         json_t *config =
             json_pack("{s:s, s:{s:s, s:o}, s:{s:{s:b}, s:b}, s:{s:{s:{s:b, s:s}}}}", "@type",
                       TYPE "envoy.extensions.filters.http.decompressor.v3.Decompressor", "decompressor_library", "name",
-                      codings[i][0], "typed_config", library, "request_direction_config", "common_config",
+                      CODINGS[i][0], "typed_config", library, "request_direction_config", "common_config",
                       "ignore_no_transform_header", 1, "advertise_accept_encoding", 0, "response_direction_config",
                       "common_config", "enabled", "default_value", 0, "runtime_key", "grid.decode_answers");
-        json_array_append_new(
-            filters, json_pack("{s:o, s:o}", "name", json_sprintf("decode_%s", codings[i][0]), "typed_config", config));
+        json_array_append_new(filters, json_pack("{s:o, s:b, s:o}", "name", json_sprintf("decode_%s", CODINGS[i][0]),
+                                                 "disabled", 1, "typed_config", config));
     }
+}
+
+/* The decoders stand in the way of coded requests only: beside each route stands one for them, the same in all else,
+ * that turns the decoders on. */
+static void add_coded_routes(json_t *hcm)
+{
+    json_t *host = json_array_get(json_object_get(json_object_get(hcm, "route_config"), "virtual_hosts"), 0);
+    json_t *routes = json_object_get(host, "routes"), *both = json_array(), *on = json_object(), *route;
+    size_t at;
+    for (size_t i = 0; i < sizeof CODINGS / sizeof *CODINGS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "decode_%s", CODINGS[i][0]);
+        json_object_set_new(on, name,
+                            json_pack("{s:s, s:{}}", "@type", TYPE "envoy.config.route.v3.FilterConfig", "config"));
+    }
+    json_array_foreach(routes, at, route)
+    {
+        if (json_object_get(route, "route")) {
+            json_t *coded = json_deep_copy(route), *match = json_object_get(coded, "match");
+            json_t *headers = json_object_get(match, "headers");
+            json_t *coding = json_pack("{s:s, s:b}", "name", "content-encoding", "present_match", 1);
+            if (headers)
+                json_array_append_new(headers, coding);
+            else
+                json_object_set_new(match, "headers", json_pack("[o]", coding));
+            json_object_set(coded, "typed_per_filter_config", on);
+            json_array_append_new(both, coded);
+        }
+        json_array_append(both, route);
+    }
+    json_decref(on);
+    json_object_set_new(host, "routes", both);
 }
 
 /* The only route: which cluster is decided by our specifier, at the end of the body, and again on a retry. The policy
@@ -182,6 +215,7 @@ static json_t *main_hcm(const struct grid_gateway *gateway, const char *state_di
     json_object_set_new(hcm, "common_http_protocol_options",
                         json_pack("{s:o}", "idle_timeout", grid_render_duration(gateway->idle_ms)));
     json_object_set_new(hcm, "local_reply_config", grid_render_local_replies());
+    add_coded_routes(hcm);
     if (gateway->tracing.on) {
         json_object_set_new(hcm, "tracing", grid_render_tracing(gateway));
     }

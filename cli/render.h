@@ -48,6 +48,8 @@ json_t *grid_render_address(const struct grid_address *address);
 json_t *grid_render_duration(uint64_t ms);
 json_t *grid_render_file(const char *path);
 json_t *grid_render_local_replies(void);
+/* Adds to the list of clusters what the engines of this one, which is rendered as `whole`, are polled through. */
+void grid_render_polls(json_t *list, const json_t *whole, const struct grid_serving_cluster *cluster);
 char *grid_render_text(json_t *value); /* takes the reference; NULL in, NULL out */
 
 #endif

@@ -135,7 +135,9 @@ char *grid_render_clusters(const struct grid_gateway *gateway, const char *state
 {
     json_t *list = json_array();
     for (size_t i = 0; i < gateway->serving->n_clusters; i++) {
-        json_array_append_new(list, cluster_of(gateway, &gateway->serving->clusters[i], state_dir));
+        json_t *whole = cluster_of(gateway, &gateway->serving->clusters[i], state_dir);
+        grid_render_polls(list, whole, &gateway->serving->clusters[i]);
+        json_array_append_new(list, whole);
     }
     return grid_render_text(json_pack("{s:o}", "resources", list));
 }

@@ -2,8 +2,8 @@
  * meta.c - what became of a request, as Envoy's dynamic metadata `grid`
  *
  * Story     The access log and the tracer read it: site, cluster, outcome, reason, blocks, run, worth, depth, pinned,
- *           attempts, ids tagged. It is written in one piece when the answer begins, so that it names the site that answered after
- *           any failover, and again at the end when something was added.
+ *           attempts, tagged ids. It is written in one piece when the answer begins, so that it names the site that
+ *           answered after any failover, and again at the end when something was added.
  * Promise   Only when somebody reads it (the filter's config says "metadata"), and never text of a request.
  * Form      A google.protobuf.Struct, encoded here: three kinds of value, no library.
  */

@@ -363,8 +363,9 @@ struct grid_scrape {
     double depth;
     bool has_stamp;
     int64_t stamp_ms;
-    bool has_start_time;
+    bool has_start_time, has_counters;
     double start_time_seconds; /* process_start_time_seconds, when present */
+    double counters;           /* sum of what an engine only counts up: less than before tells of a restart (O.48) */
     const char *why;           /* why there is no depth; NULL when there is one */
 };
 bool grid_scrape_depth(const struct grid_str *slices, size_t n_slices, const struct grid_serving_signals *how,

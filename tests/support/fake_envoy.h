@@ -69,12 +69,21 @@ extern int fake_callout_result; /* what starting a callout returns */
 extern bool fake_callout_done_inside;
 extern uint64_t fake_last_callout;
 extern char fake_callout_path[1100];
+/* Callouts as they were started, the last in place fake_last_callout % FAKE_CALLOUTS. */
+#define FAKE_CALLOUTS 4096u
+struct fake_callout {
+    uint64_t id; /* 0 once it is finished */
+    char cluster[400], host[300];
+};
+extern struct fake_callout fake_callouts[FAKE_CALLOUTS];
 
 /* Bootstrap extension up to server_initialized; false when the module refuses. */
 bool fake_start(const char *extension_config);
 void fake_stop(void);
 void fake_fire_timers(void); /* every timer that is enabled, once */
 void fake_touch(void);       /* the file watcher saw something */
+/* The callout under way to that cluster, or with that host header; false when there is none. */
+bool fake_finish_callout_to(const char *name, int result, const char *body);
 void fake_finish_callout(int result, const char *status, const char *location, const char *body);
 uint64_t fake_counter(const char *name, const char *labels); /* values joined by commas */
 uint32_t fake_admin(const char *path);
