@@ -1,8 +1,8 @@
 /*
  * health.c - how many hosts of each cluster Envoy holds for healthy, for pages
  *
- * Story     The decision asks Envoy itself (pick.c). Pages may be written on any thread, where Envoy does not answer, so
- *           the main thread reads Envoy's own gauges once a second.
+ * Story     The decision asks Envoy itself (pick.c). Pages may be written on any thread, where Envoy does not answer,
+ *           so the main thread reads Envoy's own gauges once a second.
  * Threads   set, refresh, free: main thread. get: any.
  * Not here  What health means for a decision (core/select.c).
  */

@@ -94,7 +94,7 @@ void grid_health_refresh(const struct grid_module *module, uint64_t now_ms);
 struct grid_health_view grid_health_get(const char *cluster);
 void grid_health_free(void);
 
-/* ---- admin.c, snapshot.c: counters in Envoy's store, pages ---------------------------------------------------------------- */
+/* ---- admin.c, snapshot.c: counters, pages ---------------------------------------------------------------- */
 
 void grid_admin_define(struct grid_module *module); /* inside config_new only */
 void grid_admin_sync(struct grid_module *module);   /* brings Envoy's counters up to ours */
