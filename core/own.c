@@ -9,8 +9,7 @@
  */
 #include "own.h"
 
-#define KINDS 64u         /* foreign levels whose kind is kept */
-#define FIRST_PRINTED ' ' /* bytes below may not stand in a string */
+#define KINDS 64u /* foreign levels whose kind is kept */
 
 enum text {
     TEXT_VALUE,  /* a value is due */
@@ -160,20 +159,19 @@ static const char *deep_run(struct grid_own *own, const char *at)
     return at + 1;
 }
 
-static const char *number_run(struct grid_own *own, const char *at)
+static const char *number_run(struct grid_own *own, const char *at, const char *end)
 {
-    if (own->number == GRID_LEX_NUMBER_MINUS && *at == 'I') {
+    enum grid_lex_number state = (enum grid_lex_number)own->number, next;
+    if (state == GRID_LEX_NUMBER_MINUS && *at == 'I') {
         open_literal(own, "Infinity");
         return at + 1;
     }
-    enum grid_lex_number next = grid_lex_number_step((enum grid_lex_number)own->number, *at);
-    if (next != GRID_LEX_NUMBER_STOP) {
-        own->number = (uint8_t)next;
-        return at + 1;
-    }
-    if (grid_lex_number_whole((enum grid_lex_number)own->number))
+    for (; at < end && (next = grid_lex_number_step(state, *at)) != GRID_LEX_NUMBER_STOP; at++)
+        state = next;
+    own->number = (uint8_t)state;
+    if (at < end && grid_lex_number_whole(state))
         value_done(own);
-    else
+    else if (at < end)
         own->text = TEXT_OVER;
     return at;
 }
@@ -190,27 +188,38 @@ static const char *literal_run(struct grid_own *own, const char *at)
 static void name_done(struct grid_own *own)
 {
     static const struct {
-        const char *name;
+        struct grid_str name;
         bool takes_id, opens_own;
-    } names[] = {{"id", true, false},          {"response", false, true},        {"response_id", true, false},
-                 {"conversation", true, true}, {"conversation_id", true, false}, {"previous_response_id", true, false}};
+    } names[] = {{GRID_LIT("id"), true, false},
+                 {GRID_LIT("response"), false, true},
+                 {GRID_LIT("response_id"), true, false},
+                 {GRID_LIT("conversation"), true, true},
+                 {GRID_LIT("conversation_id"), true, false},
+                 {GRID_LIT("previous_response_id"), true, false}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (grid_str_eq((struct grid_str){own->name, own->matched}, grid_str_of(names[i].name))) {
+        if (grid_str_eq((struct grid_str){own->name, own->matched}, names[i].name)) {
             own->takes_id = names[i].takes_id;
             own->opens_own = names[i].opens_own;
         }
 }
 
-static const char *own_name_run(struct grid_own *own, const char *at)
+static const char *own_name_run(struct grid_own *own, const char *at, const char *end)
 {
-    if (*at == '"')
-        name_done(own);
-    if (*at == '"' || *at == '\\' || (unsigned char)*at < FIRST_PRINTED || own->matched == GRID_OWN_NAME_BYTES) {
+    unsigned char high = 0;
+    const char *stop = grid_lex_plain(at, end, &high);
+    size_t len = (size_t)(stop - at);
+    if (len > GRID_OWN_NAME_BYTES - own->matched) { /* longer than any that matters */
         own->text = TEXT_STRING;
-        return at;
+        return stop;
     }
-    own->name[own->matched++] = *at;
-    return at + 1;
+    memcpy(own->name + own->matched, at, len);
+    own->matched = (uint8_t)(own->matched + len);
+    if (stop < end) {
+        own->text = TEXT_STRING;
+        if (*stop == '"')
+            name_done(own);
+    }
+    return stop;
 }
 
 static const char *prefix_run(struct grid_own *own, const char *at, bool *out_id)
@@ -283,13 +292,13 @@ const char *grid_own_run(struct grid_own *own, const char *at, const char *end, 
             at = escape_run(own, at);
             break;
         case TEXT_OWN_NAME:
-            at = own_name_run(own, at);
+            at = own_name_run(own, at, end);
             break;
         case TEXT_PREFIX:
             at = prefix_run(own, at, out_id);
             break;
         case TEXT_NUMBER:
-            at = number_run(own, at);
+            at = number_run(own, at, end);
             break;
         case TEXT_LITERAL:
             at = literal_run(own, at);
@@ -310,7 +319,7 @@ void grid_own_break(struct grid_own *own)
 {
     const char feed = '\n';
     if (own->text == TEXT_NUMBER)
-        (void)number_run(own, &feed);
+        (void)number_run(own, &feed, &feed + 1);
     else if (own->text >= TEXT_LITERAL)
         own->text = TEXT_OVER; /* no string and no literal has a line feed in it */
 }

@@ -21,8 +21,7 @@ enum lead { LEAD_BOM, LEAD_BLANK, LEAD_KNOWN };
 
 enum line {
     LINE_NAME,  /* at a line's start or within "data" */
-    LINE_SPACE, /* behind "data:" */
-    LINE_TEXT,
+    LINE_TEXT,  /* behind "data:"; a space there is white space to the text */
     LINE_OTHER, /* nothing of this line matters */
 };
 
@@ -161,7 +160,7 @@ static void line_name_step(struct grid_rewrite *rewrite, char byte)
     if (rewrite->line_named < FIELD_BYTES && byte == FIELD[rewrite->line_named]) {
         rewrite->line_named++;
     } else if (rewrite->line_named == FIELD_BYTES && byte == ':') {
-        rewrite->line = LINE_SPACE;
+        rewrite->line = LINE_TEXT;
     } else {
         rewrite->line = LINE_OTHER;
         rewrite->line_named = 0;
@@ -189,9 +188,6 @@ static void lines_run(struct pass *pass, const char *at, const char *end)
         rewrite->behind_cr = false;
         if (rewrite->line == LINE_NAME) {
             line_name_step(rewrite, *at++);
-        } else if (rewrite->line == LINE_SPACE) {
-            rewrite->line = LINE_TEXT;
-            at += *at == ' ';
         } else if (rewrite->line == LINE_TEXT && !grid_own_over(&rewrite->text)) {
             at = text_run(pass, at, end);
         } else {

@@ -4,7 +4,9 @@ import contextlib
 import gzip
 import hashlib
 import json
+import os
 import re
+import shutil
 import socket
 import subprocess
 import threading
@@ -546,6 +548,63 @@ def test_a_long_answer_takes_no_memory(grid, site, client):
                 most = max(most, resident_mib(pid))
     assert digest.hexdigest() == want
     assert most < before + 40, (before, most)
+
+
+def http2_site(pieces):
+    """A site that speaks HTTP/2: these pieces, then trailers. Returns its port."""
+    import h2.config
+    import h2.connection
+    import h2.events
+    import h2.exceptions
+    listener = socket.create_server(('127.0.0.1', 0))
+
+    def serve(connection):
+        http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        http.initiate_connection()
+        with contextlib.suppress(OSError, h2.exceptions.ProtocolError), connection:  # HTTP/1.1, ahead of the change
+            connection.sendall(http.data_to_send())
+            while data := connection.recv(65536):
+                for event in http.receive_data(data):
+                    if isinstance(event, h2.events.StreamEnded):
+                        http.send_headers(event.stream_id, [(':status', '200'), ('content-type', 'application/json')])
+                        for piece in pieces:
+                            http.send_data(event.stream_id, piece)
+                        http.send_headers(event.stream_id, [('x-checksum', '1')], end_stream=True)
+                connection.sendall(http.data_to_send())
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+    return listener
+
+
+@pytest.mark.parametrize('answer', [b'{"id":"resp_@a","object":"response"}', b'{"id":"resp_'])
+def test_trailers_of_a_site(answer, tmp_path):
+    """Our own rendering speaks HTTP/1.1 to sites; where Envoy is told otherwise, what is held goes ahead of trailers."""
+    plain = answer.replace(b'@', b'')
+    listener = http2_site(list(pieces_of(plain, 5)))
+    port = listener.getsockname()[1]
+    serving = {'candidates': [{'kind': 'inference_model', 'name': 'llama', 'site': 'east', 'cluster': CLUSTER}],
+               'clusters': [{'name': CLUSTER, 'endpoints': ['127.0.0.1:%d' % port], 'signals': False}],
+               'local_site': 'east'}
+    with Grid(serving=serving) as grid:
+        with open('/proc/%d/cmdline' % envoy_of(grid), encoding='utf-8') as f:
+            cds = re.search('([^\0]*)/envoy.json', f.read()).group(1) + '/cds.json'
+        with open(cds, encoding='utf-8') as f:
+            text = f.read()
+        assert text.count('"http_protocol_options": {}') == 1
+        (tmp_path / 'cds.json').write_text(text.replace('"http_protocol_options": {}', '"http2_protocol_options": {}'))
+        shutil.copy(tmp_path / 'cds.json', cds + '.new')
+        os.rename(cds + '.new', cds)
+
+        def asked():
+            with contextlib.suppress(httpx.HTTPError):
+                got = create(grid.http, CREATE)
+                return got if got.status_code == 200 else None
+        assert eventually(asked, what='an answer over HTTP/2').content == answer.replace(b'@', TAG)
+    listener.close()
 
 
 # ---- upgrades ---------------------------------------------------------------------------------------------------------

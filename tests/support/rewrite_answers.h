@@ -60,6 +60,9 @@ static const char *const rewrite_answers[] = {
     ("{\"ID\":\"resp_1\",\"ids\":\"resp_1\",\"i\":\"resp_1\",\"\":\"resp_1\",\"previous_response_ids\":\"r"
      "esp_1\",\"previous_response_i\":\"resp_1\",\"response\":\"resp_1\",\"item_id\":\"resp_1\",\"first_id"
      "\":\"resp_1\"}"),
+    /* names that are long */
+    "{\"previous_response_iddddddddddddddddddddddddddddddddddddddddddddd\":\"resp_1\",\"id\":\"resp_@1\","
+    "\"idididididididididididididididididididididididididididididid\":\"resp_1\"}",
     /* prefixes that are near */
     ("{\"id\":\"resp-1\",\"conversation\":\"con_v\",\"response_id\":\"Resp_1\",\"conversation_id\":\"rconv"
      "_1\",\"id\":\"resp\",\"id\":\"\",\"id\":\"r\",\"id\":\" resp_1\"}"),
@@ -154,6 +157,7 @@ static const char *const rewrite_answers[] = {
     "{\"a\":NaN1,\"id\":\"resp_1\"}",
     "{\"a\":\"\\x\",\"id\":\"resp_1\"}",
     "{\"a\":\"\\u00g0\",\"id\":\"resp_1\"}",
+    "{\"a\":\"\\u00e\",\"id\":\"resp_1\"}",
     "{\"a\":\"\n\",\"id\":\"resp_1\"}",
     "{,\"id\":\"resp_1\"}",
     "{\"a\":,\"id\":\"resp_1\"}",

@@ -164,6 +164,33 @@ static void test_a_request(void **state)
     assert_true(step_request(false)); /* and it goes on afterwards */
 }
 
+/* A pin goes home or is not made at all: without memory it is never told that there is no such response. */
+static bool step_pin(bool failed_before)
+{
+    (void)failed_before;
+    struct grid_buf path = {.limit = 1000};
+    struct grid_ticket *ticket = NULL;
+    struct grid_decision decision;
+    grid_buf_puts(&path, "/v1/responses/");
+    grid_router_tag(world.router, GRID_ID_RESPONSE, GRID_LIT("a"), GRID_LIT("a"), GRID_LIT("1"), &path);
+    struct grid_head head = {.method = GRID_LIT("GET"), .path = {path.ptr, path.len}, .no_body = true};
+    enum grid_status status = grid_ticket_new(world.router, &head, &ticket);
+    grid_buf_done(&path);
+    if (status != GRID_OK)
+        return false;
+    grid_route(ticket, NULL, 1, &decision);
+    assert_true(decision.pinned && grid_str_eq(decision.path, GRID_LIT("/v1/responses/resp_1")));
+    assert_true(grid_answer_begin(ticket, 200, GRID_LIT(""), GRID_LIT("")));
+    grid_ticket_free(ticket);
+    return true;
+}
+
+static void test_a_pin(void **state)
+{
+    (void)state;
+    for_every_allocation(step_pin, true);
+}
+
 static bool step_models(bool failed_before)
 {
     (void)failed_before;
@@ -244,9 +271,13 @@ static void test_metrics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_a_new_router), TEST(test_a_load),
-        TEST(test_a_request),    TEST(test_the_list_of_models),
-        TEST(test_a_refresh),    TEST(test_an_engine_that_restarted),
+        TEST(test_a_new_router),
+        TEST(test_a_load),
+        TEST(test_a_request),
+        TEST(test_a_pin),
+        TEST(test_the_list_of_models),
+        TEST(test_a_refresh),
+        TEST(test_an_engine_that_restarted),
         TEST(test_metrics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

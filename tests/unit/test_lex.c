@@ -44,10 +44,64 @@ static void plain_agrees_with_twin(void **state)
         for (size_t i = draw(&dice, 4); i > 0; i--)
             text[draw(&dice, sizeof text)] = (char)stops[draw(&dice, sizeof stops)];
         unsigned char high = 0, high_twin = 0;
-        const char *stop = grid_lex_plain(text + from, text + len, &high);
-        const char *twin = grid_lex_plain_twin(text + from, text + len, &high_twin);
+        const char *stop = grid_scan_plain(text + from, text + len, &high);
+        const char *twin = grid_scan_plain_twin(text + from, text + len, &high_twin);
         assert_ptr_equal(stop, twin);
         assert_int_equal(high & 0x80, high_twin & 0x80);
+        high = 0;
+        assert_ptr_equal(grid_scan_plain_narrow(text + from, text + len, &high), twin);
+        assert_int_equal(high & 0x80, high_twin & 0x80);
+        size_t n = len - from < GRID_SCAN_WIDE ? len - from : GRID_SCAN_WIDE;
+        struct grid_scan_marks marks = grid_scan_marks(text + from, n),
+                               marks_twin = grid_scan_marks_twin(text + from, n);
+        assert_memory_equal(&marks, &marks_twin, sizeof marks);
+    }
+}
+
+/* Strings full of escapes, some of them wrong: one slice, where 64 bytes are looked at together, against slices of one
+ * byte, where none are. */
+static void strings_in_one_piece_or_bytes(void **state)
+{
+    (void)state;
+    static const char *const bits[] = {"\\",
+                                       "\\\\",
+                                       "\\\"",
+                                       "\"",
+                                       "u00e9",
+                                       "\\u00E9",
+                                       "\\ud83d",
+                                       "a",
+                                       "bcdefghijklmnop",
+                                       "\xC3\xA9",
+                                       "\\n",
+                                       "\x1F",
+                                       "\\x",
+                                       "                                                                 "};
+    static struct grid_str bytes[2000];
+    char text[2000];
+    uint64_t dice = seed_of_run() | 1u;
+    for (int round = 0; round < 20000; round++) {
+        size_t len = 0;
+        size_t kinds = 4 + draw(&dice, sizeof bits / sizeof bits[0] - 3), n = draw(&dice, 60);
+        for (size_t i = 0; i < n; i++) {
+            const char *bit = bits[draw(&dice, kinds)];
+            memcpy(text + len, bit, strlen(bit));
+            len += strlen(bit);
+        }
+        struct grid_str whole = {text, len};
+        for (size_t i = 0; i < len; i++)
+            bytes[i] = (struct grid_str){text + i, 1};
+        struct grid_cursor one, many;
+        unsigned traits = 0, traits_many = 0;
+        grid_cursor_init(&one, &whole, 1);
+        grid_cursor_init(&many, bytes, len);
+        (void)grid_cursor_settle(&one);
+        (void)grid_cursor_settle(&many);
+        enum grid_lex_result result = grid_lex_text(&one, NULL, &traits);
+        assert_int_equal(grid_lex_text(&many, NULL, &traits_many), result);
+        assert_int_equal(grid_cursor_offset(&one), grid_cursor_offset(&many));
+        if (result == GRID_LEX_DONE)
+            assert_int_equal(traits, traits_many);
     }
 }
 
@@ -73,6 +127,31 @@ static void numbers(void **state)
         assert_true(number_is_whole(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(number_is_whole(bad[i]));
+}
+
+/* The automaton and the pass over slices agree on everything that may follow a backslash. */
+static void escapes_byte_by_byte(void **state)
+{
+    (void)state;
+    static const char *const hex[] = {"", "0", "0a", "0aF", "0aF9", "0aF9e", "g", "00g", "000g", "\"", "12\""};
+    for (unsigned first = 0; first < 256; first++) {
+        for (size_t i = 0; i < sizeof hex / sizeof hex[0]; i++) {
+            char text[8] = {(char)first};
+            size_t len = 1 + strlen(hex[i]), at = 0;
+            unsigned step = GRID_LEX_ESCAPE_START;
+            struct grid_cursor cursor;
+            uint32_t unit;
+            memcpy(text + 1, hex[i], len - 1);
+            grid_cursor_init(&cursor, &(struct grid_str){text, len}, 1);
+            enum grid_lex_result result = grid_lex_escape(&cursor, &unit);
+            while (at < len && step != GRID_LEX_ESCAPE_DONE && step != GRID_LEX_ESCAPE_BAD)
+                step = grid_lex_escape_step(step, text[at++]);
+            assert_int_equal(step == GRID_LEX_ESCAPE_DONE, result == GRID_LEX_DONE);
+            assert_int_equal(step == GRID_LEX_ESCAPE_BAD, result == GRID_LEX_BAD);
+            if (result == GRID_LEX_DONE)
+                assert_int_equal(at, grid_cursor_offset(&cursor));
+        }
+    }
 }
 
 static void utf8_at_every_cut(void **state)
@@ -153,8 +232,12 @@ static void memo_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_agrees_with_twin), cmocka_unit_test(numbers),
-        cmocka_unit_test(utf8_at_every_cut),      cmocka_unit_test(cursor_passes_empty_slices),
+        cmocka_unit_test(plain_agrees_with_twin),
+        cmocka_unit_test(strings_in_one_piece_or_bytes),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(escapes_byte_by_byte),
+        cmocka_unit_test(utf8_at_every_cut),
+        cmocka_unit_test(cursor_passes_empty_slices),
         cmocka_unit_test(memo_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -244,6 +244,8 @@ static void the_type_and_the_first_byte(void **state)
     check(false, blanks, sizeof blanks - 1);
     static const char nul[] = "{\"id\":\"resp_@a\0b\",\"response_id\":\"resp_1\"}"; /* a NUL is a breach */
     check(false, nul, sizeof nul - 1);
+    static const char escaped_nul[] = "{\"a\":\"\\\0\",\"id\":\"resp_1\"}";
+    check(false, escaped_nul, sizeof escaped_nul - 1);
 }
 
 static void append(char *text, size_t *len, const char *more, size_t times)
@@ -278,6 +280,23 @@ static void deep(void **state)
         in_pieces(&sample, len);
         sample_done(&sample);
         free(text);
+    }
+}
+
+/* A closing bracket of the wrong kind is a breach 64 foreign levels deep; deeper, brackets are only counted. */
+static void the_level_up_to_which_kinds_are_kept(void **state)
+{
+    (void)state;
+    for (size_t depth = 60; depth < 70; depth++) {
+        char text[300];
+        size_t len = 0;
+        append(text, &len, "{\"x\":", 1);
+        append(text, &len, "[", depth);
+        append(text, &len, "[]", 1);
+        append(text, &len, "}", 1);
+        append(text, &len, "]", depth - 1);
+        append(text, &len, depth <= 64 ? ",\"id\":\"resp_1\"}" : ",\"id\":\"resp_@1\"}", 1);
+        check(false, text, len);
     }
 }
 
@@ -384,6 +403,7 @@ int main(void)
         cmocka_unit_test(line_ends),
         cmocka_unit_test(the_type_and_the_first_byte),
         cmocka_unit_test(deep),
+        cmocka_unit_test(the_level_up_to_which_kinds_are_kept),
         cmocka_unit_test(without_an_end),
         cmocka_unit_test(a_stream_without_an_end),
         cmocka_unit_test(nothing_is_held_while_no_id_is_open),

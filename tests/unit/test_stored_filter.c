@@ -3,6 +3,7 @@
  * paths and bodies, and come back with them in answers, however both are cut
  */
 #include "tests/support/fake_envoy.h"
+#include "tests/support/fake_memory.h"
 #include "tests/support/filter_setting.h"
 
 #include "tag.h"
@@ -204,6 +205,26 @@ static void trailers_and_earlier_filters_change_nothing(void **state)
         fake_send_piece(stream, body, strlen(body), true);
         assert_stripped(stream, bodies[b], true);
         free(body);
+    }
+}
+
+/* Envoy's decoder says nothing of a coding that breaks off; what is left is then no JSON. */
+static void half_a_decoded_body_is_refused(void **state)
+{
+    static const char *const trailers[] = {"x-envoy-decompressor-gzip-uncompressed-bytes: 20", "x-mine: 1"};
+    static const char *const bodies_of[] = {"{\"model\":\"llama\",\"input\":\"i\"}", "{\"model\":\"llama\",\"inp", ""};
+    (void)state;
+    for (size_t i = 0; i < COUNT(trailers) * COUNT(bodies_of); i++) {
+        const char *body = bodies_of[i / 2];
+        bool refused = i % 2 == 0 && i / 2 > 0;
+        struct fake_stream *stream = fake_open("grid_site_route");
+        fake_head(stream, CREATE "\nx-model: llama", false);
+        fake_send_piece(stream, body, strlen(body), false);
+        read_lines(&stream->headers[ENVOY_REQUEST_TRAILERS], trailers[i % 2]);
+        fake_send_trailers(stream);
+        assert_int_equal(stream->reply_status, refused ? 400 : 0);
+        assert_int_equal(stream->sent_bytes, refused ? 0 : strlen(body));
+        fake_close(stream);
     }
 }
 
@@ -432,6 +453,7 @@ int main(void)
         CASE(ids_in_bodies_go_on_without_their_tags),
         CASE(the_two_buffers_may_meet_anywhere),
         CASE(trailers_and_earlier_filters_change_nothing),
+        CASE(half_a_decoded_body_is_refused),
         BIG_CASE(a_long_body_is_turned_in_pieces),
         CASE(ids_in_answers_get_their_tag),
         CASE(events_do_not_wait),

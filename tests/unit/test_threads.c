@@ -91,7 +91,12 @@ static void *requests(void *arg)
     return NULL;
 }
 
-static void load_text(const char *plugin, const char *sites, enum grid_status want)
+/* Tags are made and judged while their keys change. */
+static const struct grid_str keys[] = {GRID_LIT("a key that has 32 bytes, or more."),
+                                       GRID_LIT("another key: it has 32 bytes too."),
+                                       GRID_LIT("the third key, at least 32 bytes.")};
+
+static void load_text(const char *plugin, const char *sites, enum grid_status want, unsigned applied)
 {
     static struct text plugin_text, serving_text; /* the loading thread's */
     static struct grid_errors errors;
@@ -99,7 +104,11 @@ static void load_text(const char *plugin, const char *sites, enum grid_status wa
     errors.count = 0;
     text_put_json(&plugin_text, plugin);
     text_put_serving(&serving_text, sites);
-    struct grid_load load = {.plugin = text_view(&plugin_text), .serving = text_view(&serving_text)};
+    struct grid_load load = {.plugin = text_view(&plugin_text),
+                             .serving = text_view(&serving_text),
+                             .has_tag_keys = want == GRID_OK,
+                             .tag_keys = keys + applied % 2, /* the other one */
+                             .n_tag_keys = 1 + applied / 2 % 2};
     MUST(grid_router_load(world.router, &load, now(), &errors, NULL) == want);
     grid_count_reload(world.router, want == GRID_OK ? GRID_RELOAD_APPLIED : GRID_RELOAD_REJECTED);
 }
@@ -114,8 +123,8 @@ static void *loads(void *arg)
         char plugin[128];
         (void)snprintf(plugin, sizeof plugin, "{'prefix_affinity':{'capacity':%u,'ttl_secs':%u,'exploration':0.1}}",
                        1 + dice_below(&dice, 300), 1 + dice_below(&dice, 5));
-        load_text(plugin, sites[dice_below(&dice, COUNT(sites))], GRID_OK);
-        load_text("{'prefix_affinity':{'threshold':0.7}}", "Bad_Site", GRID_E_FIELD);
+        load_text(plugin, sites[dice_below(&dice, COUNT(sites))], GRID_OK, applied);
+        load_text("{'prefix_affinity':{'threshold':0.7}}", "Bad_Site", GRID_E_FIELD, applied);
         applied++;
     }
     return (void *)(uintptr_t)applied;
@@ -146,6 +155,12 @@ static void *scrapes(void *arg)
         grid_router_metrics(world.router, now(), &page);
         MUST(!page.failed && page.len > 100);
         grid_buf_done(&page);
+        struct grid_opened opened;
+        struct grid_buf id = {.limit = 200, .alloc = &world.memory.alloc};
+        grid_router_tag(world.router, GRID_ID_RESPONSE, GRID_LIT("a"), GRID_LIT("a"), GRID_LIT("x"), &id);
+        grid_router_untag(world.router, (struct grid_str){id.ptr, id.len}, &opened);
+        MUST(grid_str_eq(opened.rest, GRID_LIT("x")));
+        grid_buf_done(&id);
         size_t n = grid_router_sites(world.router, now(), views, COUNT(views));
         for (size_t i = 0; i < n && i < COUNT(views); i++)
             MUST(views[i].entries <= views[i].capacity);
