@@ -51,5 +51,5 @@ def test_other_paths_are_logged_as_they_are():
         for path in paths:
             ask(grid, 'GET', path + '?key=secret', HEAD)
         lines = logged(grid)
-    assert [line['path'] for line in lines] == paths
+    assert [line['path'] for line in lines] == [path.replace('resp_abc', '*') for path in paths]
     assert 'secret' not in json.dumps(lines)
