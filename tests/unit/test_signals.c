@@ -166,17 +166,22 @@ static void counters_that_go_back_are_a_restart(void **state)
     assert_int_equal(outcomes("sticky"), sticky); /* forgotten */
 }
 
-static void a_start_time_is_believed_before_counters(void **state)
+static void start_times_tell_engines_apart(void **state)
 {
     (void)state;
     tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 500\n");
-    tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 1\n");
     tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 60\nvllm:prompt_tokens_total 1\n"); /* another pod */
+    tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 500\n");
+    tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 60\nvllm:prompt_tokens_total 1\n");
     fake_fire_timers();
     assert_int_equal(fake_counter(RESETS, ""), 0);
     tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 80\n");
     fake_fire_timers();
     assert_int_equal(fake_counter(RESETS, ""), 1);
+    tell("grid_poll|0|east", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 500\n");
+    tell("grid_poll|0|east", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 1\n");
+    fake_fire_timers();
+    assert_int_equal(fake_counter(RESETS, ""), 2); /* the same start, and counters that went back */
 }
 
 static void engines_by_turns_are_not_restarts_for_ever(void **state)
@@ -264,7 +269,7 @@ int main(void)
         WITH_ENGINES(what_is_known_of_an_engine_outlives_a_change_of_others),
         WITH_ENGINES(a_late_answer_of_one_that_left_is_nothing),
         WITH_ENGINES(counters_that_go_back_are_a_restart),
-        WITH_ENGINES(a_start_time_is_believed_before_counters),
+        WITH_ENGINES(start_times_tell_engines_apart),
         WITH_ENGINES(engines_by_turns_are_not_restarts_for_ever),
         WITH_ENGINES(a_page_of_another_origin_reads_nothing),
         WITH_ENGINES(the_state_is_told),
