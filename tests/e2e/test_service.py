@@ -163,7 +163,9 @@ def test_a_refusal_that_stands_is_told_once(tmp_path, east):
         gateway.process.send_signal(signal.SIGHUP)
         told = eventually(lambda: gateway.reload()['revision'] > 2 and gateway.reload(), 10, 'the key that came')
         assert (told['revision'], told['result'], told['error']) == (3, 'applied', '')
-        assert gateway.said().count('later.key') == 1
+        of_run = [line for line in gateway.said().splitlines() if 'later.key' in line and 'warning' not in line]
+        assert len(of_run) == 1, 'the module, which logs too, is told at most once'
+        assert gateway.said().count('later.key') <= 2
 
 
 def test_the_retention_of_samples_waits_for_a_restart(tmp_path, east, west):
