@@ -246,7 +246,8 @@ static socklen_t name_of(const struct grid_address *address, union name *out)
     *out = (union name){.any = {.sa_family = AF_UNSPEC}};
     if (address->is_unix) {
         out->local = (struct sockaddr_un){.sun_family = AF_UNIX};
-        snprintf(out->local.sun_path, sizeof out->local.sun_path, "%s", address->host);
+        size_t most = sizeof out->local.sun_path - 1; /* the address was checked to be no longer */
+        memcpy(out->local.sun_path, address->host, strnlen(address->host, most));
         return sizeof out->local;
     }
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)address->port)};

@@ -224,7 +224,7 @@ static enum place place_of(const char *rest, const char **out_name)
 static void start_held(struct grid_sim_exchange *x, enum evhttp_cmd_type method, const char *id_and_rest)
 {
     size_t length = strcspn(id_and_rest, "/");
-    const char *name;
+    const char *name = NULL;
     enum place place = length && length < GRID_SIM_MAX_ID_BYTES ? place_of(id_and_rest + length, &name) : NOWHERE;
     const struct route *found = NULL;
     for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++) {

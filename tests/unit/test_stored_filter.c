@@ -284,8 +284,8 @@ static void assert_answer(struct fake_stream *stream, const char *pattern)
 
 static const char *const answers[] = {
     "{\"id\":\"resp_@abc\",\"object\":\"response\",\"previous_response_id\":null,\"output\":[{\"id\":\"resp_no\"}]}",
-    "{\"object\":\"response\",\"conversation\":{\"id\":\"conv_@c\"},\"text\":\"\\\"id\\\":\\\"resp_q\",\"id\":\"resp_@"
-    "\"}",
+    ("{\"object\":\"response\",\"conversation\":{\"id\":\"conv_@c\"},\"text\":\"\\\"id\\\":\\\"resp_q\",\"id\":\"resp_@"
+     "\"}"),
     "{\"id\":\"msg_1\"}",
 };
 
