@@ -82,7 +82,7 @@ struct grid_simulate_command {
     size_t n_values[GRID_SIMULATE_SITE_FIELDS];
     const char *trace_path, *make;
     size_t requests; /* of a generator, or the most of a file; 0: the default */
-    double per_second, loads[16];
+    double per_second, jitter_ms, loads[16];
     size_t n_loads, repeat;
     bool load_of_ideal;
     const char *policies[GRID_SIMULATE_MAX_POLICIES];

@@ -22,6 +22,7 @@ const char grid_simulate_options_help[] =
     "                       (xz -dc FILE | grid-gateway simulate --trace - reads a packed one)\n"
     "  --make KIND          a generator, see below; --rate R requests a second (default 4)\n"
     "  --requests N         the first N of a file (default all), or so many made (default 20000)\n"
+    "  --jitter-ms T        each arrival comes up to T later, by seed: for traces whose clock is coarse (default 0)\n"
     "  --load L[,L…]        speed the arrivals up or down to this share of what the sites can do; default: as they are\n"
     "  --load-of cold|ideal what the sites can do when nothing is reused (default), or when all is that could be\n"
     "\n"
@@ -137,6 +138,7 @@ static enum grid_simulate_option number_option(struct grid_simulate_command *com
                 {"requests", 1, 1e8, &requests, true},
                 {"rate", 1e-6, 1e6, &command->per_second, false},
                 {"poll-ms", 1, 3600000, &command->grid.poll_ms, false},
+                {"jitter-ms", 0, 3600000, &command->jitter_ms, false},
                 {"signal-delay-ms", 0, 3600000, &command->grid.signal_delay_ms, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (strcmp(rows[i].name, name) != 0)
@@ -239,6 +241,11 @@ bool grid_simulate_trace(const struct grid_simulate_command *command, struct gri
                     ? grid_trace_read(command->trace_path, command->requests, out, error, error_size)
                     : grid_trace_make(command->make, command->requests ? command->requests : DEFAULT_REQUESTS,
                                       command->per_second, command->grid.seed, out, error, error_size);
+    for (size_t i = 0; good && command->jitter_ms > 0 && i < out->n; i++)
+        out->requests[i].at_us += (uint64_t)((double)(grid_trace_mix(command->grid.seed + 7, i) >> 11) * 0x1p-53 *
+                                             command->jitter_ms * 1000);
+    if (good)
+        grid_trace_sort(out);
     if (good && !grid_trace_sum(out, out_sums)) {
         (void)snprintf(error, error_size, "out of memory");
         return false;

@@ -32,7 +32,7 @@ struct flight {
     uint32_t request, site, replica, next; /* next: in the site's line, or in the list of free places */
     uint32_t hit;
     bool refused;
-    double estimate_us; /* its prefill, as the oracle saw it when it came */
+    double estimate_us; /* its prefill, as the oracle saw it when it was sent */
     struct grid_policy_note note;
 };
 
@@ -41,7 +41,7 @@ struct site {
     struct grid_kv kv;
     uint32_t first, last, waiting, running, prefilling; /* prefilling: a flight, or NOBODY */
     uint64_t free_at_us;                                /* when the prefill under way ends */
-    double line_us, busy_us, decode_us;                 /* prefills of the line; of all; mean of an answer */
+    double line_us, busy_us, decode_us; /* prefills of the line and of what is on its way to it; of all; mean of an answer */
 };
 
 struct run {
@@ -161,12 +161,10 @@ static void on_reach(struct run *run, uint32_t number)
     if (grid_kv_need(request) > site->kv.blocks ||
         (site->set->max_waiting > 0 && site->waiting >= site->set->max_waiting)) {
         flight->refused = true;
+        site->line_us -= flight->estimate_us;
         push(run, run->now_us + delay_us(site), HEAD, number, 0, 0);
         return;
     }
-    grid_trace_units(run->trace, request, run->units);
-    flight->estimate_us = prefill_us(site, request->input_tokens - grid_kv_hit(&site->kv, request, run->units));
-    site->line_us += flight->estimate_us;
     if (site->waiting++)
         run->flights[site->last].next = number;
     else
@@ -281,9 +279,12 @@ static void on_arrival(struct run *run, uint32_t request)
         refuse_here(run, number);
         return;
     }
+    struct site *to = &run->sites[site];
     flight->site = (uint32_t)site;
+    flight->estimate_us = prefill_us(to, run->arriving->input_tokens - grid_kv_hit(&to->kv, run->arriving, run->arriving_units));
+    to->line_us += flight->estimate_us;
     run->under_way++;
-    push(run, run->now_us + delay_us(&run->sites[site]), REACH, number, 0, 0);
+    push(run, run->now_us + delay_us(to), REACH, number, 0, 0);
 }
 
 static void on_end(struct run *run, uint32_t number)
