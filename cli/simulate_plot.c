@@ -21,6 +21,8 @@
 #define TOP 50.0
 #define BOTTOM 60.0
 #define MAX_SVG_BYTES ((size_t)1 << 26)
+#define LEGEND_ROW 31.0
+#define LEGEND_SETTINGS 2 /* as many as fit under a name */
 #define TIME_POINTS 300
 #define QUANTILE_POINTS 200
 
@@ -130,10 +132,19 @@ static void begin_line(struct chart *chart, size_t number, const char *name)
     const char *colour = colours[number % N_COLOURS];
     const char *dash = number / N_COLOURS % 2 ? " stroke-dasharray=\"6 4\"" : "";
     char style[128];
-    double y = TOP + 10 + (double)number * 22;
+    double y = TOP + 10 + (double)number * LEGEND_ROW;
     (void)snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"2.5\"%s", colour, dash);
     line(chart, WIDTH - RIGHT + 15, y, WIDTH - RIGHT + 45, y, style);
-    text(chart, WIDTH - RIGHT + 52, y + 4, "start", "", name);
+    char bare[GRID_POLICY_SPEC_BYTES];
+    size_t len = strcspn(name, ":");
+    (void)snprintf(bare, sizeof bare, "%.*s", (int)len, name);
+    text(chart, WIDTH - RIGHT + 52, y + 4, "start", "", bare);
+    for (int row = 1; name[len] != '\0' && row <= LEGEND_SETTINGS; row++) { /* each setting under it, small */
+        name += len + 1;
+        len = strcspn(name, ",");
+        (void)snprintf(bare, sizeof bare, "%.*s", (int)len, name);
+        text(chart, WIDTH - RIGHT + 52, y + 4 + row * 12, "start", " font-size=\"10\" fill=\"#555555\"", bare);
+    }
     grid_buf_printf(&chart->out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\"%s points=\"", colour, dash);
 }
 
