@@ -50,7 +50,7 @@ static const char usage[] =
     "Exit status: 0 shown, keys or not; 1 the file cannot be read; 2 usage.\n";
 
 #define BYTES_A_TOKEN 4
-#define MAX_TOKENS 16777216ull       /* what a trace may say */
+#define MAX_TOKENS 16777216ull /* what a trace may say */
 #define MAX_AT_MS 1000000000000ull
 
 struct options {
@@ -103,7 +103,8 @@ static void print_line(const struct options *options, struct grid_str secret, si
     if (tokens < n * GRID_TOKENS_A_BLOCK) {
         tokens = n * GRID_TOKENS_A_BLOCK;
     }
-    grid_buf_printf(&out, "{\"timestamp\":%" PRIu64 ",\"input_length\":%" PRIu64 ",\"output_length\":%" PRIu64 ",\"keys\":",
+    grid_buf_printf(&out,
+                    "{\"timestamp\":%" PRIu64 ",\"input_length\":%" PRIu64 ",\"output_length\":%" PRIu64 ",\"keys\":",
                     options->at_ms, tokens < MAX_TOKENS ? tokens : (uint64_t)MAX_TOKENS, options->output_tokens);
     grid_query_put_keys(&out, recorded, n);
     grid_buf_puts(&out, "}\n");
@@ -184,14 +185,11 @@ static bool whole(const char *text, uint64_t most, uint64_t *out)
 
 int grid_cmd_keys(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"path", required_argument, NULL, 'p'},
-                                                 {"model", required_argument, NULL, 'm'},
-                                                 {"json", no_argument, NULL, 'j'},
-                                                 {"trace-secret", required_argument, NULL, 's'},
-                                                 {"at", required_argument, NULL, 'a'},
-                                                 {"output-tokens", required_argument, NULL, 'o'},
-                                                 {"help", no_argument, NULL, 'h'},
-                                                 {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {
+        {"path", required_argument, NULL, 'p'}, {"model", required_argument, NULL, 'm'},
+        {"json", no_argument, NULL, 'j'},       {"trace-secret", required_argument, NULL, 's'},
+        {"at", required_argument, NULL, 'a'},   {"output-tokens", required_argument, NULL, 'o'},
+        {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
     struct options options = {.path = grid_query_str("/v1/chat/completions"), .output_tokens = 256};
     bool good = true;
     int option;
@@ -225,8 +223,9 @@ int grid_cmd_keys(int argc, char **argv)
         }
     }
     if (!good) {
-        fprintf(stderr, "grid-gateway keys: --at and --output-tokens take whole numbers, up to %llu and %llu\n"
-                        "Try 'grid-gateway keys --help'.\n",
+        fprintf(stderr,
+                "grid-gateway keys: --at and --output-tokens take whole numbers, up to %llu and %llu\n"
+                "Try 'grid-gateway keys --help'.\n",
                 MAX_AT_MS, MAX_TOKENS);
         return GRID_EXIT_USAGE;
     }

@@ -72,7 +72,8 @@ static int read_options(int argc, char **argv, struct grid_simulate_command *com
             return GRID_EXIT_OK;
         }
         if (strncmp(name, "--", 2) != 0 || i + 1 == argc) {
-            (void)snprintf(error, sizeof error, strncmp(name, "--", 2) ? "'%s' is no option" : "%s needs a value", name);
+            (void)snprintf(error, sizeof error, strncmp(name, "--", 2) ? "'%s' is no option" : "%s needs a value",
+                           name);
             return wrong(error);
         }
         const char *value = argv[++i];

@@ -22,17 +22,17 @@
 
 struct grid_simulate_site {
     double prefill_tokens_per_second, decode_tokens_per_second, delay_ms; /* delay: one way */
-    double slots, kv_blocks;                                             /* of 16 tokens */
-    double max_waiting; /* more waiting than this: 429; 0: no bound */
+    double slots, kv_blocks;                                              /* of 16 tokens */
+    double max_waiting;                                                   /* more waiting than this: 429; 0: no bound */
 };
 
 struct grid_simulate_options {
     struct grid_simulate_site sites[GRID_SIMULATE_MAX_SITES];
     size_t n_sites, replicas;
-    bool front_hash;     /* the load balancer in front hashes the head to a replica; else any replica */
-    bool slots_only;     /* a request whose turn at the prefill has not come counts as running, not as waiting */
-    bool early_headers;  /* the answer's head comes when the site takes the request, not with the first token */
-    size_t head_blocks;  /* what a hash of the conversation's head sees */
+    bool front_hash;    /* the load balancer in front hashes the head to a replica; else any replica */
+    bool slots_only;    /* a request whose turn at the prefill has not come counts as running, not as waiting */
+    bool early_headers; /* the answer's head comes when the site takes the request, not with the first token */
+    size_t head_blocks; /* what a hash of the conversation's head sees */
     double poll_ms, signal_delay_ms;
     double speed; /* arrivals come so many times faster than the trace says */
     uint64_t seed;
@@ -99,7 +99,8 @@ bool grid_simulate_finish(struct grid_simulate_command *command, char *error, si
 bool grid_simulate_trace(const struct grid_simulate_command *command, struct grid_trace *out,
                          struct grid_trace_sums *out_sums, char *error, size_t error_size) GRID_MUST_USE;
 /* The speed that makes a trace this load. load 0: 1, as the trace says. */
-double grid_simulate_speed(const struct grid_simulate_command *command, const struct grid_trace_sums *sums, double load);
+double grid_simulate_speed(const struct grid_simulate_command *command, const struct grid_trace_sums *sums,
+                           double load);
 
 /* What came out (simulate_print.c, simulate_plot.c). Results lie policy by policy within load by load. */
 struct grid_simulate_report {

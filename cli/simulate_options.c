@@ -23,7 +23,8 @@ const char grid_simulate_options_help[] =
     "  --make KIND          a generator, see below; --rate R requests a second (default 4)\n"
     "  --requests N         the first N of a file (default all), or so many made (default 20000)\n"
     "  --jitter-ms T        each arrival comes up to T later, by seed: for traces whose clock is coarse (default 0)\n"
-    "  --load L[,L…]        speed the arrivals up or down to this share of what the sites can do; default: as they are\n"
+    "  --load L[,L…]        speed the arrivals up or down to this share of what the sites can do; default: as they "
+    "are\n"
     "  --load-of cold|ideal what the sites can do when nothing is reused (default), or when all is that could be\n"
     "\n"
     "Sites: each of these takes one value, or one for each site, joined by commas\n"
@@ -42,7 +43,8 @@ const char grid_simulate_options_help[] =
     "  --head-blocks N      what a hash of the head sees, in blocks of 256 bytes (default 16)\n"
     "  --poll-ms T          how often each replica reads each site's depth (default 2000)\n"
     "  --signal-delay-ms T  how late a depth arrives on top (default 50)\n"
-    "  --waiting MODE       what a site counts as waiting: prefill (default), all whose prefill has not begun, as vLLM\n"
+    "  --waiting MODE       what a site counts as waiting: prefill (default), all whose prefill has not begun, as "
+    "vLLM\n"
     "                       does; slots, only those without a slot\n"
     "  --headers WHEN       an answer's head comes with its first-token (default), or early, when the site took it\n"
     "  --seed N             of dice, polls, replicas and generators (default 1)\n"
@@ -54,7 +56,7 @@ static const struct field {
     double least, most, standard;
     bool whole;
 } fields[GRID_SIMULATE_SITE_FIELDS] = {
-    {"prefill", 1, 1e9, 10000, false}, {"decode", 0.001, 1e9, 50, false},     {"slots", 1, 1e6, 64, true},
+    {"prefill", 1, 1e9, 10000, false},  {"decode", 0.001, 1e9, 50, false}, {"slots", 1, 1e6, 64, true},
     {"kv-blocks", 1, 1e9, 65536, true}, {"delay-ms", 0, 600000, 5, false}, {"max-waiting", 0, 1e9, 0, true},
 };
 
@@ -112,8 +114,8 @@ static enum grid_simulate_option site_option(struct grid_simulate_command *comma
         const struct field *field = &fields[i];
         if (strcmp(field->name, name) != 0)
             continue;
-        command->n_values[i] = numbers(value, field->least, field->most, field->whole, command->values[i],
-                                       GRID_SIMULATE_MAX_SITES);
+        command->n_values[i] =
+            numbers(value, field->least, field->most, field->whole, command->values[i], GRID_SIMULATE_MAX_SITES);
         return command->n_values[i] ? GRID_SIMULATE_OPTION_TAKEN
                                     : bad_number(name, field->least, field->most, field->whole, error, error_size);
     }
@@ -220,8 +222,12 @@ bool grid_simulate_finish(struct grid_simulate_command *command, char *error, si
         }
         for (size_t s = 0; s < command->grid.n_sites; s++) {
             struct grid_simulate_site *site = &command->grid.sites[s];
-            double *values[] = {&site->prefill_tokens_per_second, &site->decode_tokens_per_second, &site->slots,
-                                &site->kv_blocks,                 &site->delay_ms,                 &site->max_waiting};
+            double *values[] = {&site->prefill_tokens_per_second,
+                                &site->decode_tokens_per_second,
+                                &site->slots,
+                                &site->kv_blocks,
+                                &site->delay_ms,
+                                &site->max_waiting};
             *values[i] = n == 0 ? fields[i].standard : command->values[i][n == 1 ? 0 : s];
         }
     }
@@ -242,8 +248,8 @@ bool grid_simulate_trace(const struct grid_simulate_command *command, struct gri
                     : grid_trace_make(command->make, command->requests ? command->requests : DEFAULT_REQUESTS,
                                       command->per_second, command->grid.seed, out, error, error_size);
     for (size_t i = 0; good && command->jitter_ms > 0 && i < out->n; i++)
-        out->requests[i].at_us += (uint64_t)((double)(grid_trace_mix(command->grid.seed + 7, i) >> 11) * 0x1p-53 *
-                                             command->jitter_ms * 1000);
+        out->requests[i].at_us +=
+            (uint64_t)((double)(grid_trace_mix(command->grid.seed + 7, i) >> 11) * 0x1p-53 * command->jitter_ms * 1000);
     if (good)
         grid_trace_sort(out);
     if (good && !grid_trace_sum(out, out_sums)) {

@@ -27,8 +27,8 @@
 #define QUANTILE_POINTS 200
 
 /* Colours that most eyes can tell apart (Okabe and Ito), then the same in dashes. */
-static const char *const colours[] = {"#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f",
-                                      "#000000"};
+static const char *const colours[] = {"#d55e00", "#0072b2", "#009e73", "#cc79a7",
+                                      "#e69f00", "#56b4e9", "#7f7f7f", "#000000"};
 #define N_COLOURS (sizeof colours / sizeof colours[0])
 
 struct chart {
@@ -108,11 +108,12 @@ static void x_marks(struct chart *chart)
 static void begin(struct chart *chart)
 {
     chart->out = (struct grid_buf){.limit = MAX_SVG_BYTES};
-    grid_buf_printf(&chart->out,
-                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-                    "font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%%\" height=\"100%%\" "
-                    "fill=\"#ffffff\"/>\n",
-                    WIDTH, HEIGHT, WIDTH, HEIGHT);
+    grid_buf_printf(
+        &chart->out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
+        "font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%%\" height=\"100%%\" "
+        "fill=\"#ffffff\"/>\n",
+        WIDTH, HEIGHT, WIDTH, HEIGHT);
     text(chart, LEFT, TOP - 20, "start", " font-size=\"16\" font-weight=\"bold\"", chart->title);
     x_marks(chart);
     double step = step_of(chart->y_most - chart->y_least);
@@ -145,7 +146,8 @@ static void begin_line(struct chart *chart, size_t number, const char *name)
         (void)snprintf(bare, sizeof bare, "%.*s", (int)len, name);
         text(chart, WIDTH - RIGHT + 52, y + 4 + row * 12, "start", " font-size=\"10\" fill=\"#555555\"", bare);
     }
-    grid_buf_printf(&chart->out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\"%s points=\"", colour, dash);
+    grid_buf_printf(&chart->out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\"%s points=\"", colour,
+                    dash);
 }
 
 static void point(struct chart *chart, double x, double y)
@@ -177,7 +179,8 @@ static bool finish(struct chart *chart, const char *dir, const char *name, char 
 /* ---- the three --------------------------------------------------------------------------------------------------- */
 
 /* Of the first seed. */
-static const struct grid_simulate_result *first_of(const struct grid_simulate_report *report, size_t load, size_t policy)
+static const struct grid_simulate_result *first_of(const struct grid_simulate_report *report, size_t load,
+                                                   size_t policy)
 {
     const struct grid_simulate_command *command = report->command;
     return &report->results[(load * command->n_policies + policy) * command->repeat];
@@ -189,8 +192,8 @@ static bool plot_hits(const struct grid_simulate_report *report, const char *dir
     double most = 1;
     for (size_t l = 0; l < command->n_loads; l++)
         for (size_t p = 0; p < command->n_policies; p++)
-            most = fmax(most, 100 * grid_simulate_figure(first_of(report, l, p), command->repeat,
-                                                         grid_simulate_hit_rate).mean);
+            most = fmax(
+                most, 100 * grid_simulate_figure(first_of(report, l, p), command->repeat, grid_simulate_hit_rate).mean);
     struct chart chart = {.title = "Prompt tokens that needed no prefill",
                           .x_label = "load, % of what the sites can do",
                           .y_label = "hit rate, % of prompt tokens",

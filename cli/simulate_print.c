@@ -147,24 +147,34 @@ static void print_head(const struct grid_simulate_report *report, FILE *to)
     fprintf(to, "%zu sites, %zu replica%s; as it is the trace takes %.1f %% of the sites' time, were nothing reused.\n",
             command->grid.n_sites, command->grid.replicas, command->grid.replicas == 1 ? "" : "s",
             100 * report->natural_load);
-    fprintf(to, "Times in seconds. spread: waiting at the site with the most less the least. imbal.: requests under way\n"
-                "at the busiest site over the mean. work: prefill time of the busiest site over the mean.%s\n",
+    fprintf(to,
+            "Times in seconds. spread: waiting at the site with the most less the least. imbal.: requests under way\n"
+            "at the busiest site over the mean. work: prefill time of the busiest site over the mean.%s\n",
             command->repeat > 1 ? "\nMeans over seeds; below them the least and the most." : "");
+}
+
+static void print_number(double value, size_t column, FILE *to)
+{
+    if (isfinite(value))
+        fprintf(to, " %*.*f", COLUMN_WIDTH, columns[column].decimals, columns[column].scale * value);
+    else
+        fprintf(to, " %*s", COLUMN_WIDTH, "-");
 }
 
 static void print_row(const struct grid_simulate_result *results, size_t n, FILE *to)
 {
-    fprintf(to, "%-*s", NAME_WIDTH, results->spec);
+    bool wide = strlen(results->spec) > NAME_WIDTH; /* then it has a line to itself */
+    fprintf(to, "%-*s%s", NAME_WIDTH, results->spec, wide ? "\n" : "");
+    if (wide)
+        fprintf(to, "%-*s", NAME_WIDTH, "");
     for (size_t i = 0; i < N_COLUMNS; i++)
-        fprintf(to, " %*.*f", COLUMN_WIDTH, columns[i].decimals,
-                columns[i].scale * grid_simulate_figure(results, n, columns[i].of).mean);
+        print_number(grid_simulate_figure(results, n, columns[i].of).mean, i, to);
     fputc('\n', to);
     for (int most = 0; n > 1 && most < 2; most++) {
         fprintf(to, "%-*s", NAME_WIDTH, most ? "  most" : "  least");
         for (size_t i = 0; i < N_COLUMNS; i++) {
             struct grid_simulate_figure figure = grid_simulate_figure(results, n, columns[i].of);
-            fprintf(to, " %*.*f", COLUMN_WIDTH, columns[i].decimals,
-                    columns[i].scale * (most ? figure.most : figure.least));
+            print_number(most ? figure.most : figure.least, i, to);
         }
         fputc('\n', to);
     }

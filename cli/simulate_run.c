@@ -41,7 +41,8 @@ struct site {
     struct grid_kv kv;
     uint32_t first, last, waiting, running, prefilling; /* prefilling: a flight, or NOBODY */
     uint64_t free_at_us;                                /* when the prefill under way ends */
-    double line_us, busy_us, decode_us; /* prefills of the line and of what is on its way to it; of all; mean of an answer */
+    double line_us, busy_us,
+        decode_us; /* prefills of the line and of what is on its way to it; of all; mean of an answer */
 };
 
 struct run {
@@ -281,7 +282,8 @@ static void on_arrival(struct run *run, uint32_t request)
     }
     struct site *to = &run->sites[site];
     flight->site = (uint32_t)site;
-    flight->estimate_us = prefill_us(to, run->arriving->input_tokens - grid_kv_hit(&to->kv, run->arriving, run->arriving_units));
+    flight->estimate_us =
+        prefill_us(to, run->arriving->input_tokens - grid_kv_hit(&to->kv, run->arriving, run->arriving_units));
     to->line_us += flight->estimate_us;
     run->under_way++;
     push(run, run->now_us + delay_us(to), REACH, number, 0, 0);

@@ -112,8 +112,8 @@ static bool converse(struct maker *maker, const struct kind *kind, double at_s)
     uint64_t name = (uint64_t)(kind - kinds) << 32 | system, chain = grid_trace_mix(maker->seed + 2, name);
     /* a system prompt's length hangs on the prompt, not on the conversation */
     double share = (double)(grid_trace_mix(chain, 1) >> 11) * 0x1p-53;
-    uint32_t shared = kind->system_tokens.least +
-                      (uint32_t)(share * (kind->system_tokens.most - kind->system_tokens.least));
+    uint32_t shared =
+        kind->system_tokens.least + (uint32_t)(share * (kind->system_tokens.most - kind->system_tokens.least));
     uint32_t tokens = shared;
     bool good = true;
     for (uint32_t turn = 0; good && turn < turns && tokens < MOST_TOKENS; turn++) {

@@ -165,7 +165,9 @@ static bool try_setting(struct tune *tune, size_t i, struct outcome *present, ch
         char name[32];
         (void)snprintf(name, sizeof name, "%.10g", setting->values[v]);
         print_outcome(name, &outcomes[v],
-                      v == chosen ? "best" : setting->values[v] == kept ? (chosen == SIZE_MAX ? "stays" : "now") : "");
+                      v == chosen                  ? "best"
+                      : setting->values[v] == kept ? (chosen == SIZE_MAX ? "stays" : "now")
+                                                   : "");
     }
     if (chosen != SIZE_MAX) {
         tune->values[i] = setting->values[chosen];
@@ -196,8 +198,7 @@ static bool search(struct tune *tune, char *error, size_t error_size)
         if (tune->values[i] == settings[i].standard)
             continue;
         printf("%s  %s: %.10g%s\n", any ? "" : "\nSettings that differ from the defaults\n", settings[i].name,
-               tune->values[i],
-               strcmp(settings[i].name, "load_window_ms") == 0 ? "   (in the serving config)" : "");
+               tune->values[i], strcmp(settings[i].name, "load_window_ms") == 0 ? "   (in the serving config)" : "");
         any = true;
     }
     if (!any)
@@ -272,7 +273,8 @@ static int read_options(int argc, char **argv, struct tune *tune, bool *done)
             return GRID_EXIT_OK;
         }
         if (strncmp(name, "--", 2) != 0 || i + 1 == argc) {
-            (void)snprintf(error, sizeof error, strncmp(name, "--", 2) ? "'%s' is no option" : "%s needs a value", name);
+            (void)snprintf(error, sizeof error, strncmp(name, "--", 2) ? "'%s' is no option" : "%s needs a value",
+                           name);
             return wrong(error);
         }
         char *value = argv[++i];

@@ -70,8 +70,8 @@ static bool read_scrape(const char *path, struct scrape *out)
                            .waiting = sum_of(text, "vllm:num_requests_waiting")};
     free(text);
     if (isnan(out->prompt_tokens) || isnan(out->prefill_s) || isnan(out->prefills)) {
-        fprintf(stderr,
-                "grid-gateway tune: %s: has no vllm:prompt_tokens_total or vllm:request_prefill_time_seconds\n", path);
+        fprintf(stderr, "grid-gateway tune: %s: has no vllm:prompt_tokens_total or vllm:request_prefill_time_seconds\n",
+                path);
         return false;
     }
     return true;
@@ -123,7 +123,8 @@ static void print(const struct seen *seen)
                seen->prefill_s / seen->prefills);
     else
         puts("  queued_request_seconds: cannot be told: no request began");
-    puts("\nNothing was changed. They go under grid_site_route.prefix_affinity; one pair is for all sites, so take what\n"
+    puts("\nNothing was changed. They go under grid_site_route.prefix_affinity; one pair is for all sites, so take "
+         "what\n"
          "suits most of them.");
 }
 

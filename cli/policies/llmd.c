@@ -23,7 +23,7 @@ struct llmd {
     double threshold, exploration, penalty_ms, prefill, capacity;
     uint64_t draws;
     struct grid_believed believed[GRID_MAX_CANDIDATES];
-    double tokens[GRID_MAX_CANDIDATES];   /* in flight */
+    double tokens[GRID_MAX_CANDIDATES];    /* in flight */
     double projected[GRID_MAX_CANDIDATES]; /* of the request at hand, were it sent there */
     bool sticky[GRID_MAX_CANDIDATES];
 };

@@ -50,8 +50,8 @@ static bool plugin_text(const struct grid_policy *policy, struct grid_buf *out, 
 
 static void serving_text(const struct grid_policy *policy, struct grid_str window, struct grid_buf *out)
 {
-    grid_buf_printf(out, "{\"local_site\":\"site-0\",\"window_secs\":%d,\"load_window_ms\":%.*s,\"peers\":[],", WINDOW_SECS,
-                    (int)window.len, window.ptr);
+    grid_buf_printf(out, "{\"local_site\":\"site-0\",\"window_secs\":%d,\"load_window_ms\":%.*s,\"peers\":[],",
+                    WINDOW_SECS, (int)window.len, window.ptr);
     grid_buf_puts(out, "\"candidates\":[");
     for (size_t i = 0; i < policy->setup.n_sites; i++)
         grid_buf_printf(out,

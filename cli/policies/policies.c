@@ -9,8 +9,9 @@
 #include <string.h>
 
 const struct grid_policy_ops *const grid_policies[] = {
-    &grid_policy_ours, &grid_policy_least_queue, &grid_policy_random, &grid_policy_round_robin, &grid_policy_head_hash,
-    &grid_policy_llmd, &grid_policy_smg,         &grid_policy_oracle, NULL};
+    &grid_policy_ours,        &grid_policy_least_queue, &grid_policy_random,
+    &grid_policy_round_robin, &grid_policy_head_hash,   &grid_policy_llmd,
+    &grid_policy_smg,         &grid_policy_oracle,      NULL};
 
 bool grid_policy_next(const struct grid_policy *policy, size_t *at, struct grid_policy_setting *out)
 {

@@ -23,7 +23,7 @@ struct grid_policy_world {
 
 struct grid_policy_setup {
     size_t n_sites;
-    uint64_t seed; /* of this replica */
+    uint64_t seed;                    /* of this replica */
     double prefill_tokens_per_second; /* of a site, on average: what an operator would measure and set */
     struct grid_policy_world world;
 };

@@ -135,7 +135,7 @@ static void test_llmd_sticks_from_the_threshold_on(void **state)
     (void)state;
     struct grid_policy_note note, other;
     open_sites("llm-d", SITES);
-    size_t home = send(1, 80, &note); /* stays under way: tokens in flight at home */
+    size_t home = send(1, 80, &note);             /* stays under way: tokens in flight at home */
     assert_int_equal(send(1, 100, &other), home); /* 80 of 100 */
     end(&other, home);
     end(&note, home);
