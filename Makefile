@@ -3,13 +3,14 @@
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build demo test bench fuzz lint format coverage clean
+.PHONY: help setup build demo test engine-test bench fuzz lint format coverage clean
 
 help:
 	@echo 'make setup   install what is missing (apt packages, .venv with Envoy)'
 	@echo 'make build   build/release/grid-gateway and build/release/libgrid_site_route.so'
 	@echo 'make demo    three simulated sites, the gateway, one conversation; DEMO_EXIT=1 ends by itself'
 	@echo 'make test    everything that must pass before a commit; closes with "N passed, N failed"'
+	@echo 'make engine-test  the gateway in front of two real engines (vllm on the CPU); installs 5 GB under build/engine'
 	@echo 'make bench   the figures, as ratios from one run'
 	@echo 'make fuzz    each fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make lint    format, layers, style, clang-tidy'
@@ -29,6 +30,9 @@ demo: build
 
 test: setup
 	@scripts/test
+
+engine-test: build
+	@tests/engine/run
 
 bench: build
 	@tests/bench/run

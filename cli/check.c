@@ -1,7 +1,7 @@
 /*
  * check.c - `grid-gateway check`: is this configuration right?
  *
- * Story     Loads what `run` would load and says all that is wrong with it, or a summary. With --with-envoy, Envoy
+ * Story     Loads what `run` would load and says all that is wrong with it, or a summary. Where it is there, Envoy
  *           reads the rendering too: it alone can judge http_filters_before and the contents of certificates.
  * Promise   Changes nothing, opens no port.
  */
@@ -87,18 +87,61 @@ static void print_summary(const struct grid_gateway *gateway)
     }
 }
 
-/* Envoy reads no cluster file in this mode, so the clusters go into the bootstrap. */
+/* Names of secrets stay, the files that they are in go: they then stand in the bootstrap itself. */
+static void forget_files(json_t *value)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+    json_object_del(value, "sds_config");
+    json_object_foreach(value, key, item)
+    {
+        forget_files(item);
+    }
+    json_array_foreach(value, i, item)
+    {
+        forget_files(item);
+    }
+}
+
+/* The same for a provider's routes. */
+static void set_routes(json_t *root, const char *text)
+{
+    json_t *listener = json_array_get(json_object_get(json_object_get(root, "static_resources"), "listeners"), 0);
+    json_t *chain = json_array_get(json_object_get(listener, "filter_chains"), 0);
+    json_t *hcm = json_object_get(json_array_get(json_object_get(chain, "filters"), 0), "typed_config");
+    json_t *file = json_loads(text, 0, NULL), *routes = json_array_get(json_object_get(file, "resources"), 0);
+    if (routes != NULL) {
+        json_object_del(routes, "@type");
+        json_object_del(hcm, "rds");
+        json_object_set(hcm, "route_config", routes);
+    }
+    json_decref(file);
+}
+
+/* Envoy reads no other file in this mode, so clusters, secrets and routes go into the bootstrap. */
 static bool write_whole(const struct grid_state *state, char *error, size_t error_size)
 {
     json_t *root = json_loads(state->envoy, 0, NULL), *clusters = json_loads(state->clusters, 0, NULL);
-    json_object_set(json_object_get(root, "static_resources"), "clusters", json_object_get(clusters, "resources"));
-    json_object_del(root, "dynamic_resources");
+    json_t *resources = json_object_get(root, "static_resources"), *own = json_object_get(resources, "clusters");
+    json_t *list = own != NULL ? json_incref(own) : json_array(), *secrets = json_array(), *item;
+    const char *key;
     size_t i;
-    json_t *cluster;
-    json_array_foreach(json_object_get(clusters, "resources"), i, cluster)
+    json_array_extend(list, json_object_get(clusters, "resources"));
+    json_array_foreach(list, i, item)
     {
-        json_object_del(cluster, "@type"); /* that is for a list of any kind */
+        json_object_del(item, "@type"); /* that is for a list of any kind */
     }
+    json_object_foreach(state->secrets, key, item)
+    {
+        json_object_del(item, "@type");
+        json_array_append(secrets, item);
+    }
+    json_object_set_new(resources, "clusters", list);
+    json_object_del(root, "dynamic_resources");
+    set_routes(root, state->routes != NULL ? state->routes : "");
+    forget_files(root);
+    json_object_set_new(resources, "secrets", secrets);
     char *text = grid_render_text(root);
     json_decref(clusters);
     bool good = text != NULL && grid_files_write(state->dir, "envoy.json", text, strlen(text), error, error_size);
@@ -134,17 +177,26 @@ static bool ask_envoy(const struct grid_gateway *gateway, char *error, size_t er
     return good;
 }
 
+/* What only Envoy can judge stands in the file, and Envoy is there. */
+static bool may_ask_envoy(const struct grid_gateway *gateway)
+{
+    char envoy[GRID_PATH_BYTES], module[GRID_PATH_BYTES], error[2 * GRID_PATH_BYTES];
+    return (json_array_size(gateway->filters_before) > 0 || gateway->materials.n > 0) &&
+           grid_launch_find_envoy(envoy, sizeof envoy, error, sizeof error) &&
+           grid_launch_find_module(module, sizeof module, error, sizeof error);
+}
+
 static int check(const char *file, bool with_envoy)
 {
     struct grid_report report = {0};
     struct grid_gateway gateway;
     char error[2 * GRID_PATH_BYTES] = "";
-    if (!grid_config_load(file, NULL, NULL, &gateway, &report)) {
+    if (!grid_config_load(file, NULL, &gateway, &report)) {
         fwrite(report.lines.ptr, 1, report.lines.len, stderr);
         grid_report_done(&report);
         return GRID_EXIT_FAILED;
     }
-    bool good = !with_envoy || ask_envoy(&gateway, error, sizeof error);
+    bool good = !(with_envoy || may_ask_envoy(&gateway)) || ask_envoy(&gateway, error, sizeof error);
     if (good) {
         printf("%s: good\n", file);
         print_summary(&gateway);
@@ -166,7 +218,8 @@ static void usage(FILE *to)
           "\n"
           "  -c, --config FILE    the gateway's configuration, YAML or JSON (see examples/gateway.yaml)\n"
           "      --with-envoy     let Envoy read the rendered configuration too: it alone can judge\n"
-          "                       http_filters_before and the contents of certificates\n"
+          "                       http_filters_before and the contents of certificates. Where these are\n"
+          "                       given and Envoy is found, it is asked without this option\n"
           "  -h, --help           this text\n"
           "\n"
           "Environment\n"

@@ -11,14 +11,14 @@
 #ifndef GRID_CONFIG_H
 #define GRID_CONFIG_H
 
-#include "cli/files.h"
+#include "cli/material.h"
 
 #include <jansson.h>
 
 /* Where something listens: an IP address and port, or a Unix socket. */
 struct grid_address {
     bool is_unix;
-    char host[108]; /* the address without brackets, or the socket's path */
+    char host[256]; /* the address or name without brackets, or the socket's path */
     unsigned port;
 };
 
@@ -29,11 +29,32 @@ struct grid_source {
     size_t len;
 };
 
+/* Which pages of other origins may call (behaviour.md O.50). */
+struct grid_cors {
+    bool on, allow_credentials;
+    json_t *allow_origins, *allow_methods, *allow_headers, *expose_headers; /* NULL: the default of the last three */
+    uint64_t max_age_secs;
+};
+
+/* Where spans go, in OpenTelemetry's protocol. */
+struct grid_tracing {
+    bool on, http; /* http: OTLP over HTTP, else gRPC */
+    struct grid_address collector;
+    char path[256], service_name[256];
+    double percent;
+};
+
 struct grid_gateway {
     struct grid_source file, serving_file;
     struct grid_address listen, admin, ops;
+    bool provider;         /* role: only allowed_paths, only from peers_allowed, to one local cluster */
+    json_t *peers_allowed; /* a provider's: names in certificates; else NULL */
+    json_t *allowed_paths; /* a provider's; else NULL */
     bool tls, client_tls;
     char cert_path[GRID_PATH_BYTES], key_path[GRID_PATH_BYTES], client_ca_path[GRID_PATH_BYTES];
+    struct grid_materials materials; /* contents of all certificates, keys and credentials that are named */
+    struct grid_cors cors;
+    struct grid_tracing tracing;
     uint64_t max_body_bytes, max_heap_bytes, max_connections; /* 0: no bound, for the last two */
     uint64_t connect_ms, request_body_ms, idle_ms, total_ms;
     json_t *filters_before; /* a list, never NULL after a load */
@@ -53,11 +74,18 @@ void grid_report_add(struct grid_report *report, const char *file, unsigned line
                      ...) __attribute__((format(printf, 5, 6)));
 void grid_report_done(struct grid_report *report);
 
-/* Loads the file at `path`. Texts that are given in `kept_file` and `kept_serving` (NULL: none) are taken in place of
- * what is on disk, the second only when it has the path that the first asks for. On success the caller ends *out with
- * grid_gateway_done; on failure nothing is left and the report says why. `report` starts as {0}. */
-bool grid_config_load(const char *path, const struct grid_source *kept_file, const struct grid_source *kept_serving,
-                      struct grid_gateway *out, struct grid_report *report) GRID_MUST_USE;
+/* What of the configuration in force stands in for what is on disk; all of it may be NULL. */
+struct grid_kept {
+    const struct grid_source *file, *serving; /* the second only when the file asks for its path */
+    const struct grid_materials *materials;   /* each only for a file that is no good now; `notes` gets why */
+    const struct grid_settings *settings;     /* the same for files with the keys of tags */
+    struct grid_report *notes;
+};
+
+/* Loads the file at `path`; `kept` may be NULL. On success the caller ends *out with grid_gateway_done; on failure
+ * nothing is left and the report says why. `report` starts as {0}. */
+bool grid_config_load(const char *path, const struct grid_kept *kept, struct grid_gateway *out,
+                      struct grid_report *report) GRID_MUST_USE;
 /* The line of a top field of the gateway's file; 1 when it stands on its default. */
 unsigned grid_config_line(const struct grid_source *file, const char *field);
 

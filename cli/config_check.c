@@ -8,27 +8,12 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_PORT 65535u
-
-static void __attribute__((format(printf, 5, 6)))
-refuse(const struct grid_yaml *yaml, const char *file, struct grid_report *report, const char *field,
-       const char *format, ...)
-{
-    char message[GRID_PATH_BYTES + 256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    struct grid_str value;
-    bool found = grid_yaml_find(yaml, field, &value);
-    (void)found; /* what is missing is told at the line of its parent */
-    grid_report_add(report, file, grid_yaml_line(yaml, (size_t)(value.ptr - yaml->json)), field, "%s", message);
-}
+#define SOCKET_BYTES 108u /* what the kernel takes, its NUL included */
 
 /* ---- addresses ----------------------------------------------------------------------------------------------- */
 
@@ -90,7 +75,7 @@ bool grid_address_parse(struct grid_str text, bool allow_unix, bool allow_name, 
     }
     memcpy(out->host, host.ptr, host.len);
     if (out->is_unix) {
-        return out->host[0] == '/';
+        return out->host[0] == '/' && host.len < SOCKET_BYTES;
     }
     return grid_address_is_ip(out) || (allow_name && is_dns_name(out->host));
 }
@@ -120,70 +105,96 @@ static bool clash(const struct grid_address *a, const struct grid_address *b)
 
 /* ---- files --------------------------------------------------------------------------------------------------- */
 
-static void check_readable(const struct grid_yaml *yaml, const char *file, struct grid_report *report,
-                           const char *field, const char *path)
+/* Reads the file, which is told at `field`. */
+static void take_material(struct grid_reading *r, const char *field, const char *path, enum grid_material_kind kind)
 {
     char error[GRID_PATH_BYTES + 256];
-    if (path[0] != '\0' && !grid_files_check(path, error, sizeof error)) {
-        refuse(yaml, file, report, field, "%s", error);
+    if (path[0] == '\0') {
+        return;
+    }
+    switch (grid_materials_add(&r->out->materials, path, kind, r->kept->materials, error, sizeof error)) {
+    case GRID_MATERIAL_READ:
+        break;
+    case GRID_MATERIAL_KEPT:
+        if (r->kept->notes != NULL) {
+            grid_report_add(r->kept->notes, r->file, grid_reading_line(r, field), field, "%s", error);
+        }
+        break;
+    case GRID_MATERIAL_BAD:
+        grid_reading_refuse(r, field, "%s", error);
+        break;
     }
 }
 
-static void check_tag_key(const struct grid_yaml *yaml, const char *file, struct grid_report *report, const char *field,
-                          const char *path)
+/* A file of keys that went bad changes nothing for those that the module holds: it is told, and the rest goes on. */
+static bool is_in_force(const struct grid_reading *r, const char *path)
+{
+    const struct grid_settings *settings = r->kept->settings;
+    for (size_t i = 0; settings != NULL && i < settings->n_tag_key_paths; i++) {
+        if (strcmp(settings->tag_key_paths[i], path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_tag_key(struct grid_reading *r, const char *field, const char *path)
 {
     struct grid_tagkey_set set = {0};
     char error[GRID_PATH_BYTES + 256];
-    if (!grid_tagkey_add(&set, path, error, sizeof error)) {
-        refuse(yaml, file, report, field, "%s", error);
-    }
+    bool good = grid_tagkey_add(&set, path, error, sizeof error);
     grid_tagkey_wipe(&set);
+    if (!good && is_in_force(r, path) && r->kept->notes != NULL) {
+        grid_report_add(r->kept->notes, r->file, grid_reading_line(r, field), field, "%s", error);
+    } else if (!good) {
+        grid_reading_refuse(r, field, "%s", error);
+    }
 }
 
-static void check_tag_keys(struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
-                           struct grid_report *report)
+static void check_tag_keys(struct grid_reading *r)
 {
+    struct grid_gateway *gateway = r->out;
     static const char whole_field[] = "grid_site_route.prefix_affinity.tag_key_path";
     struct grid_str value;
     for (size_t i = 0; i < gateway->settings.n_tag_key_paths; i++) {
         char *path = gateway->settings.tag_key_paths[i];
         char beside[GRID_PATH_BYTES], whole[GRID_PATH_BYTES], field[sizeof whole_field + 24];
         snprintf(field, sizeof field, "%s[%zu]", whole_field, i);
-        if (!grid_yaml_find(yaml, field, &value)) {
+        if (!grid_yaml_find(r->yaml, field, &value)) {
             memcpy(field, whole_field, sizeof whole_field); /* one path, not a list */
         }
-        if (!grid_files_beside(file, path, beside, sizeof beside) ||
+        if (!grid_files_beside(r->file, path, beside, sizeof beside) ||
             !grid_files_absolute(beside, whole, sizeof whole) ||
             strlen(whole) >= sizeof gateway->settings.tag_key_paths[i]) {
-            refuse(yaml, file, report, field, "the path is too long");
+            grid_reading_refuse(r, field, "the path is too long");
             continue;
         }
         memcpy(path, whole, strlen(whole) + 1);
-        check_tag_key(yaml, file, report, field, path);
+        check_tag_key(r, field, path);
     }
 }
 
-void grid_config_check_gateway(struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
-                               struct grid_report *report)
+void grid_config_check_gateway(struct grid_reading *r)
 {
+    const struct grid_gateway *gateway = r->out;
     const struct grid_address *admin = &gateway->admin;
     if (admin->host[0] != '\0' && !admin->is_unix && !is_loopback(admin)) {
-        refuse(yaml, file, report, "admin",
-               "must be a loopback address or a Unix socket: whoever reaches it can stop the gateway");
+        grid_reading_refuse(r, "admin",
+                            "must be a loopback address or a Unix socket: whoever reaches it can stop the gateway");
     }
     if (clash(&gateway->listen, admin)) {
-        refuse(yaml, file, report, "admin", "the same port as listen");
+        grid_reading_refuse(r, "admin", "the same port as listen");
     }
     if (clash(&gateway->listen, &gateway->ops)) {
-        refuse(yaml, file, report, "ops", "the same port as listen");
+        grid_reading_refuse(r, "ops", "the same port as listen");
     }
     if (clash(admin, &gateway->ops)) {
-        refuse(yaml, file, report, "ops", "the same port as admin");
+        grid_reading_refuse(r, "ops", "the same port as admin");
     }
-    check_readable(yaml, file, report, "tls.cert_path", gateway->cert_path);
-    check_readable(yaml, file, report, "tls.key_path", gateway->key_path);
-    check_readable(yaml, file, report, "tls.client_ca_path", gateway->client_ca_path);
-    check_tag_keys(gateway, yaml, file, report);
+    take_material(r, "tls.cert_path", gateway->cert_path, GRID_MATERIAL_CERTIFICATES);
+    take_material(r, "tls.key_path", gateway->key_path, GRID_MATERIAL_KEY);
+    take_material(r, "tls.client_ca_path", gateway->client_ca_path, GRID_MATERIAL_CERTIFICATES);
+    check_tag_keys(r);
 }
 
 /* ---- the serving config -------------------------------------------------------------------------------------- */
@@ -204,42 +215,41 @@ bool grid_config_serving_path(const struct grid_gateway *gateway, struct grid_st
     return grid_files_beside(file, text, beside, sizeof beside) && grid_files_absolute(beside, out, out_size);
 }
 
-static void check_cluster(const struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
-                          const char *prefix, size_t i, struct grid_report *report)
+static void check_cluster(struct grid_reading *r, const char *prefix, size_t i)
 {
+    const struct grid_gateway *gateway = r->out;
     const struct grid_serving_cluster *cluster = &gateway->serving->clusters[i];
     char field[256], path[GRID_PATH_BYTES];
     for (size_t k = 0; k < cluster->n_endpoints; k++) {
         struct grid_address address;
         if (!grid_address_parse(cluster->endpoints[k], false, true, &address)) {
             snprintf(field, sizeof field, "%sclusters[%zu].endpoints[%zu]", prefix, i, k);
-            refuse(yaml, file, report, field, "must be HOST:PORT or [IPv6]:PORT");
+            grid_reading_refuse(r, field, "must be HOST:PORT or [IPv6]:PORT");
         }
-    }
-    if (!cluster->tls.on) {
-        return;
     }
     const struct {
         const char *name;
         struct grid_str path;
-    } files[] = {
-        {"ca_path", cluster->tls.ca_path}, {"cert_path", cluster->tls.cert_path}, {"key_path", cluster->tls.key_path}};
+        enum grid_material_kind kind;
+    } files[] = {{"tls.ca_path", cluster->tls.ca_path, GRID_MATERIAL_CERTIFICATES},
+                 {"tls.cert_path", cluster->tls.cert_path, GRID_MATERIAL_CERTIFICATES},
+                 {"tls.key_path", cluster->tls.key_path, GRID_MATERIAL_KEY},
+                 {"credential.bearer_path", cluster->bearer_path, GRID_MATERIAL_BEARER}};
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
-        snprintf(field, sizeof field, "%sclusters[%zu].tls.%s", prefix, i, files[k].name);
+        snprintf(field, sizeof field, "%sclusters[%zu].%s", prefix, i, files[k].name);
         if (!grid_config_serving_path(gateway, files[k].path, path, sizeof path)) {
-            refuse(yaml, file, report, field, "the path is too long");
+            grid_reading_refuse(r, field, "the path is too long");
         } else {
-            check_readable(yaml, file, report, field, path);
+            take_material(r, field, path, files[k].kind);
         }
     }
 }
 
-void grid_config_check_serving(const struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
-                               const char *prefix, struct grid_report *report)
+void grid_config_check_serving(struct grid_reading *r, const char *prefix)
 {
     char dotted[64];
     snprintf(dotted, sizeof dotted, "%s%s", prefix, *prefix != '\0' ? "." : "");
-    for (size_t i = 0; i < gateway->serving->n_clusters; i++) {
-        check_cluster(gateway, yaml, file, dotted, i, report);
+    for (size_t i = 0; i < r->out->serving->n_clusters; i++) {
+        check_cluster(r, dotted, i);
     }
 }

@@ -8,15 +8,12 @@
 #ifndef GRID_CONFIG_CHECK_H
 #define GRID_CONFIG_CHECK_H
 
-#include "cli/config.h"
-#include "cli/yaml.h"
+#include "cli/reading.h"
 
-/* The gateway's own part; makes tag key paths absolute on the way. */
-void grid_config_check_gateway(struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
-                               struct grid_report *report);
+/* The gateway's own part; makes tag key paths absolute and reads certificates and keys on the way. */
+void grid_config_check_gateway(struct grid_reading *r);
 
-/* The serving config; `prefix` is "serving" when it is in place, else "". */
-void grid_config_check_serving(const struct grid_gateway *gateway, const struct grid_yaml *yaml, const char *file,
-                               const char *prefix, struct grid_report *report);
+/* The serving config; `prefix` is "serving" when it is in place, else "". Reads what its clusters name. */
+void grid_config_check_serving(struct grid_reading *r, const char *prefix);
 
 #endif

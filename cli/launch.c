@@ -223,7 +223,7 @@ pid_t grid_launch_envoy(const struct grid_launch *launch, char *error, size_t er
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
         setenv("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", launch->module_dir, 1);
-        become(argv, parent, launch->validate ? STDERR_FILENO : -1);
+        become(argv, parent, launch->validate ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1);
     }
     if (child < 0) {
         snprintf(error, error_size, "cannot start Envoy: %s", strerror(errno));

@@ -4,11 +4,18 @@
 #include "cli/reload.h"
 #include "cli/yaml.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define NS 1000000000ull
+#define MS_A_SECOND 1000u
+#define REST_MS 140           /* a file that did not change for so long is not being written */
+#define LONGEST_WRITE_MS 1000 /* who writes on and on is not waited for */
 
 #define FOLDER_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_DELETE | IN_ONLYDIR)
 
@@ -65,6 +72,109 @@ static void source_copy(struct grid_source *to, const struct grid_source *from)
     memcpy(to->path, from->path, sizeof to->path);
 }
 
+/* ---- looking -------------------------------------------------------------------------------------------------- */
+
+static struct grid_reload_look look_at(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) {
+        return (struct grid_reload_look){.error = errno};
+    }
+    return (struct grid_reload_look){
+        .device = st.st_dev,
+        .file = st.st_ino,
+        .bytes = (unsigned long long)st.st_size,
+        .written_ns = (unsigned long long)st.st_mtim.tv_sec * NS + (unsigned long long)st.st_mtim.tv_nsec,
+        .changed_ns = (unsigned long long)st.st_ctim.tv_sec * NS + (unsigned long long)st.st_ctim.tv_nsec};
+}
+
+static bool same_look(const struct grid_reload_look *a, const struct grid_reload_look *b)
+{
+    return a->device == b->device && a->file == b->file && a->bytes == b->bytes && a->written_ns == b->written_ns &&
+           a->changed_ns == b->changed_ns && a->error == b->error;
+}
+
+/* Adds a file to those that are followed, with what was handled of it before, if it was followed before. */
+static void follow(struct grid_reload_watch *watch, const char *path, const struct grid_reload_file *old, size_t n_old)
+{
+    struct grid_reload_file *file = &watch->files[watch->n_files];
+    if (path[0] == '\0') {
+        return;
+    }
+    for (size_t i = 0; i < watch->n_files; i++) {
+        if (strcmp(watch->files[i].path, path) == 0) {
+            return;
+        }
+    }
+    *file = (struct grid_reload_file){0};
+    snprintf(file->path, sizeof file->path, "%s", path);
+    file->handled = look_at(path);
+    for (size_t i = 0; i < n_old; i++) {
+        if (strcmp(old[i].path, path) == 0) {
+            *file = old[i];
+        }
+    }
+    watch->n_files++;
+    if (watch->inotify >= 0) {
+        watch_folder(watch->inotify, path);
+    }
+}
+
+/* The files of the configuration in force. For want of memory those of before go on being followed. */
+static void follow_all(struct grid_reload_watch *watch)
+{
+    const struct grid_materials *materials = &watch->good.materials;
+    struct grid_reload_file *old = watch->files, *fresh = calloc(materials->n + 2, sizeof *fresh);
+    size_t n_old = watch->n_files;
+    if (fresh == NULL) {
+        return;
+    }
+    watch->files = fresh;
+    watch->n_files = 0;
+    follow(watch, watch->path, old, n_old);
+    follow(watch, watch->good.serving_file.path, old, n_old);
+    for (size_t i = 0; i < materials->n; i++) {
+        follow(watch, materials->items[i].path, old, n_old);
+    }
+    free(old);
+}
+
+enum motion { STILL, CHANGED, MOVING };
+
+/* A file that took the place of another is whole; one that is written in place may be half there. */
+static enum motion motion_of(struct grid_reload_file *file, uint64_t now_ms)
+{
+    struct grid_reload_look look = look_at(file->path);
+    if (same_look(&look, &file->handled)) {
+        return STILL;
+    }
+    bool in_place = look.error == 0 && look.device == file->handled.device && look.file == file->handled.file;
+    if (!in_place) {
+        return CHANGED;
+    }
+    if (!same_look(&look, &file->seen)) {
+        file->first_ms = file->first_ms != 0 ? file->first_ms : now_ms;
+        file->seen_ms = now_ms;
+        file->seen = look;
+    }
+    return now_ms - file->seen_ms >= REST_MS || now_ms - file->first_ms >= LONGEST_WRITE_MS ? CHANGED : MOVING;
+}
+
+static enum motion look_around(struct grid_reload_watch *watch, uint64_t now_ms)
+{
+    enum motion out = STILL;
+    for (size_t i = 0; i < watch->n_files; i++) {
+        enum motion motion = motion_of(&watch->files[i], now_ms);
+        out = motion > out ? motion : out;
+    }
+    for (size_t i = 0; out == CHANGED && i < watch->n_files; i++) {
+        struct grid_reload_file *file = &watch->files[i];
+        file->handled = look_at(file->path);
+        file->first_ms = 0;
+    }
+    return out;
+}
+
 void grid_reload_start(struct grid_reload_watch *watch, const char *path, struct grid_gateway *first)
 {
     *watch =
@@ -72,10 +182,7 @@ void grid_reload_start(struct grid_reload_watch *watch, const char *path, struct
     *first = (struct grid_gateway){0};
     source_copy(&watch->seen_file, &watch->good.file);
     source_copy(&watch->seen_serving, &watch->good.serving_file);
-    if (watch->inotify >= 0) {
-        watch_folder(watch->inotify, path);
-        watch_folder(watch->inotify, watch->good.serving_file.path);
-    }
+    follow_all(watch);
     watch_keys(watch);
 }
 
@@ -84,6 +191,8 @@ void grid_reload_done(struct grid_reload_watch *watch)
     grid_gateway_done(&watch->good);
     source_done(&watch->seen_file);
     source_done(&watch->seen_serving);
+    free(watch->files);
+    free(watch->standing);
     if (watch->inotify >= 0) {
         close(watch->inotify);
     }
@@ -97,44 +206,56 @@ void grid_reload_drain(struct grid_reload_watch *watch)
     }
 }
 
-/* One line when a file is lost, none while it stays so. `error` is "cannot read PATH: reason". */
-static void say_lost(const char *path, const char *error, bool *lost)
-{
-    const char *reason = strstr(error, path);
-    reason = reason != NULL ? reason + strlen(path) : error;
-    if (!*lost) {
-        fprintf(stderr, "%s: cannot read%s; the last good one stays\n", path, reason);
-    }
-    *lost = true;
-}
+/* ---- reading --------------------------------------------------------------------------------------------------- */
 
-/* Reads the file again; true when its text is another than the one seen, which it then becomes. A file that is gone
- * is no change; it is told once. */
-static bool changed(struct grid_source *seen, bool *lost)
+/* How one of the two texts stands to the one that was handled last. */
+enum text { TEXT_SAME, TEXT_FRESH, TEXT_LOST };
+
+static enum text read_again(struct grid_source *seen, struct grid_report *report)
 {
     char *text, error[GRID_PATH_BYTES + 256];
     size_t len;
     if (seen->path[0] == '\0') {
-        return false;
+        return TEXT_SAME;
     }
     if (!grid_files_read(seen->path, GRID_YAML_MAX_BYTES, &text, &len, error, sizeof error)) {
-        say_lost(seen->path, error, lost);
-        return false;
+        const char *reason = strstr(error, seen->path);
+        reason = reason != NULL ? reason + strlen(seen->path) : error;
+        grid_report_add(report, seen->path, 1, "file", "cannot read%s", reason);
+        return TEXT_LOST;
     }
-    *lost = false;
     if (seen->text != NULL && len == seen->len && memcmp(text, seen->text, len) == 0) {
         free(text);
-        return false;
+        return TEXT_SAME;
     }
     free(seen->text);
     seen->text = text;
     seen->len = len;
-    return true;
+    return TEXT_FRESH;
 }
 
 static bool same_address(const struct grid_address *a, const struct grid_address *b)
 {
     return a->is_unix == b->is_unix && a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
+static bool same_list(json_t *a, json_t *b)
+{
+    return a == b || json_equal(a, b) != 0;
+}
+
+static bool same_cors(const struct grid_cors *a, const struct grid_cors *b)
+{
+    return a->on == b->on && a->allow_credentials == b->allow_credentials && a->max_age_secs == b->max_age_secs &&
+           same_list(a->allow_origins, b->allow_origins) && same_list(a->allow_methods, b->allow_methods) &&
+           same_list(a->allow_headers, b->allow_headers) && same_list(a->expose_headers, b->expose_headers);
+}
+
+static bool same_tracing(const struct grid_tracing *a, const struct grid_tracing *b)
+{
+    return a->on == b->on && a->http == b->http && same_address(&a->collector, &b->collector) &&
+           strcmp(a->path, b->path) == 0 && strcmp(a->service_name, b->service_name) == 0 &&
+           !(a->percent < b->percent || a->percent > b->percent);
 }
 
 /* Refuses, by name, what Envoy reads only at its start. */
@@ -147,9 +268,10 @@ static bool refuse_cold(const struct grid_gateway *old, const struct grid_gatewa
         {"listen", same_address(&old->listen, &fresh->listen)},
         {"admin", same_address(&old->admin, &fresh->admin)},
         {"ops", same_address(&old->ops, &fresh->ops)},
-        {"tls", old->tls == fresh->tls && strcmp(old->cert_path, fresh->cert_path) == 0 &&
-                    strcmp(old->key_path, fresh->key_path) == 0 &&
-                    strcmp(old->client_ca_path, fresh->client_ca_path) == 0},
+        {"role", old->provider == fresh->provider},
+        {"tls", old->tls == fresh->tls && old->client_tls == fresh->client_tls},
+        {"cors", same_cors(&old->cors, &fresh->cors)},
+        {"tracing", same_tracing(&old->tracing, &fresh->tracing)},
         {"max_body_bytes", old->max_body_bytes == fresh->max_body_bytes},
         {"max_heap_bytes", old->max_heap_bytes == fresh->max_heap_bytes},
         {"max_connections", old->max_connections == fresh->max_connections},
@@ -171,12 +293,18 @@ static bool refuse_cold(const struct grid_gateway *old, const struct grid_gatewa
     return cold;
 }
 
-/* One way to take the change: both files as they are, or one of them with the other's last good text. */
+/* One way to take the change: both files as they are, or one of them with the other's last good text. Certificates,
+ * keys and credentials that are no good stay as they were in any case, and `notes` says so. */
 static bool try_load(struct grid_reload_watch *watch, bool keep_file, bool keep_serving, struct grid_gateway *out,
-                     struct grid_report *report)
+                     struct grid_report *report, struct grid_report *notes)
 {
-    if (!grid_config_load(watch->path, keep_file ? &watch->good.file : NULL,
-                          keep_serving ? &watch->good.serving_file : NULL, out, report)) {
+    struct grid_kept kept = {.file = keep_file ? &watch->good.file : NULL,
+                             .serving = keep_serving ? &watch->good.serving_file : NULL,
+                             .materials = &watch->good.materials,
+                             .settings = &watch->good.settings,
+                             .notes = notes};
+    grid_report_done(notes);
+    if (!grid_config_load(watch->path, &kept, out, report)) {
         return false;
     }
     if (refuse_cold(&watch->good, out, report)) {
@@ -186,68 +314,119 @@ static bool try_load(struct grid_reload_watch *watch, bool keep_file, bool keep_
     return true;
 }
 
-static bool find_good(struct grid_reload_watch *watch, bool file, bool serving, struct grid_gateway *out,
-                      struct grid_report *report)
+static bool find_good(struct grid_reload_watch *watch, enum text file, enum text serving, struct grid_gateway *out,
+                      struct grid_report *report, struct grid_report *notes)
 {
     struct grid_report ignored = {0};
-    bool good = try_load(watch, false, false, out, report);
-    if (!good && serving) {
-        good = try_load(watch, true, false, out, &ignored);
+    bool no_file = file == TEXT_LOST, no_serving = serving == TEXT_LOST;
+    bool good = try_load(watch, no_file, no_serving, out, report, notes);
+    if (!good && serving == TEXT_FRESH) {
+        good = try_load(watch, true, false, out, &ignored, notes);
         grid_report_done(&ignored);
     }
-    if (!good && file) {
-        good = try_load(watch, false, true, out, &ignored);
+    if (!good && file == TEXT_FRESH) {
+        good = try_load(watch, no_file, true, out, &ignored, notes);
         grid_report_done(&ignored);
     }
     return good;
 }
 
-/* What was refused, once more: true when all of it is good now. */
-static bool try_again(struct grid_reload_watch *watch, struct grid_gateway *out)
+/* Samples are kept for as long as at the start (behaviour.md M): the rest of the file is taken all the same. */
+static void keep_window(const struct grid_gateway *old, struct grid_gateway *fresh, struct grid_report *notes)
 {
-    struct grid_report ignored = {0};
-    bool good = watch->refused && try_load(watch, false, false, out, &ignored);
-    grid_report_done(&ignored);
-    return good;
+    bool in_place = fresh->serving_file.path[0] == '\0';
+    const struct grid_source *file = in_place ? &fresh->file : &fresh->serving_file;
+    const char *field = in_place ? "serving.window_secs" : "window_secs";
+    if (fresh->serving->window_ms != old->serving->window_ms) {
+        grid_report_add(notes, file->path, grid_config_line(file, field), field,
+                        "a change of it needs a restart; %llu stays in force, the rest is taken",
+                        (unsigned long long)old->serving->window_ms / MS_A_SECOND);
+        fresh->serving->window_ms = old->serving->window_ms;
+    }
 }
 
-bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state)
+/* ---- telling --------------------------------------------------------------------------------------------------- */
+
+/* A refusal is told when it comes up or changes, not at each change of something else while it stands. */
+static bool is_new(struct grid_reload_watch *watch, const char *why)
 {
-    bool file = changed(&watch->seen_file, &watch->lost_file);
-    bool serving = changed(&watch->seen_serving, &watch->lost_serving);
-    bool keys = keys_changed(watch);
-    struct grid_report report = {0};
-    struct grid_gateway fresh;
-    bool again = !file && !serving && try_again(watch, &fresh);
-    if (!file && !serving && !again) {
-        if (keys) {
-            grid_state_nudge(state);
-        }
+    const char *before = watch->standing != NULL ? watch->standing : "";
+    if (strcmp(before, why) == 0) {
         return false;
     }
+    free(watch->standing);
+    watch->standing = *why != '\0' ? strdup(why) : NULL;
+    return true;
+}
+
+static void tell(struct grid_state *state, const char *why, const char *result)
+{
+    if (strcmp(result, "rejected") == 0) {
+        fprintf(stderr, "%s%sgrid-gateway: refused; the last good configuration of the file stays in force\n", why,
+                why[strlen(why) - 1] == '\n' ? "" : "\n");
+    } else {
+        fprintf(stderr, "grid-gateway: configuration %s\n",
+                strcmp(result, "reused") == 0 ? "read again, same meaning" : result);
+    }
+    grid_state_tell(state, result, why);
+}
+
+/* Writes what is in force now, and tells. What the folder does not take is tried again at each check, told once. */
+static void write_out(struct grid_reload_watch *watch, struct grid_state *state, const char *why, bool idle)
+{
     char error[GRID_PATH_BYTES + 256] = "";
-    enum grid_state_result result = GRID_STATE_FAILED;
-    bool good = again || find_good(watch, file, serving, &fresh, &report);
-    if (good) {
-        result = grid_state_write(state, &fresh, error, sizeof error);
+    bool again = watch->unwritten;
+    enum grid_state_result result = grid_state_write(state, &watch->good, error, sizeof error);
+    watch->unwritten = result == GRID_STATE_FAILED;
+    why = watch->unwritten ? error : why;
+    bool fresh = is_new(watch, why);
+    if (*why != '\0' && fresh) {
+        tell(state, why, "rejected");
+    } else if (!watch->unwritten && (!idle || fresh || again)) {
+        tell(state, why, result == GRID_STATE_SAME ? "reused" : "applied");
+    }
+}
+
+/* Takes what the files say now; what is wrong with them goes into `why`. True when nothing is another than before. */
+static bool take(struct grid_reload_watch *watch, struct grid_buf *why)
+{
+    struct grid_report report = {0}, notes = {0};
+    struct grid_gateway fresh;
+    enum text file = read_again(&watch->seen_file, &report), serving = read_again(&watch->seen_serving, &report);
+    bool idle = file != TEXT_FRESH && serving != TEXT_FRESH;
+    if (find_good(watch, file, serving, &fresh, &report, &notes)) {
+        idle = idle && grid_materials_equal(&fresh.materials, &watch->good.materials);
+        keep_window(&watch->good, &fresh, &notes);
         if (strcmp(fresh.serving_file.path, watch->good.serving_file.path) != 0) {
-            watch_folder(watch->inotify, fresh.serving_file.path);
             source_copy(&watch->seen_serving, &fresh.serving_file);
         }
         grid_gateway_done(&watch->good);
         watch->good = fresh;
+        follow_all(watch);
         watch_keys(watch);
     }
-    grid_buf_put(&report.lines, "", 1);
-    const char *why = report.count > 0 ? report.lines.ptr : error;
-    watch->refused = *why != '\0';
-    if (watch->refused) {
-        fprintf(stderr, "%sgrid-gateway: refused; the last good configuration of the file stays in force\n", why);
-    } else {
-        fprintf(stderr, "grid-gateway: configuration %s\n",
-                result == GRID_STATE_SAME ? "read again, same meaning" : "applied");
-    }
-    grid_state_tell(state, watch->refused ? "rejected" : result == GRID_STATE_SAME ? "reused" : "applied", why);
+    why->limit = report.lines.len + notes.lines.len + 1;
+    grid_buf_put(why, report.lines.ptr, report.lines.len);
+    grid_buf_put(why, notes.lines.ptr, notes.lines.len);
+    grid_buf_put(why, "", 1);
     grid_report_done(&report);
-    return result == GRID_STATE_CHANGED;
+    grid_report_done(&notes);
+    return idle;
+}
+
+bool grid_reload_check(struct grid_reload_watch *watch, struct grid_state *state, uint64_t now_ms)
+{
+    enum motion motion = look_around(watch, now_ms);
+    if (keys_changed(watch)) {
+        grid_state_nudge(state);
+    }
+    /* What was refused may be right by now for a reason that is not followed: a file that it names has come. */
+    if (motion == MOVING || (motion == STILL && watch->standing == NULL && !watch->unwritten)) {
+        return motion == STILL;
+    }
+    struct grid_buf why = {0};
+    bool idle = take(watch, &why);
+    write_out(watch, state, why.failed ? "out of memory" : why.ptr, idle);
+    grid_buf_done(&why);
+    return true;
 }

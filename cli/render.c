@@ -5,7 +5,8 @@
  *           listener with the filter that answers from memory; the bootstrap extension that polls and reloads. The
  *           reasons for the less usual values stand beside them.
  * Promise   See render.h.
- * Not here  Clusters and the module's files (render_files.c), error bodies (render_replies.c).
+ * Not here  Clusters and the module's files (render_files.c), error bodies (render_replies.c), secrets (render_tls.c),
+ *           log, spans, other origins and a provider's routes (render_edge.c).
  */
 #include "cli/render.h"
 
@@ -17,6 +18,8 @@
 #define TYPE "type.googleapis.com/"
 #define HCM "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 #define MAX_HEADERS_KB 96
+#define RETRY_BASE_MS 1 /* the next try goes to another site: there is nothing to wait for */
+#define RETRY_MAX_MS 10
 #define DECODED_CHUNK_BYTES 16384
 #define GZIP_WINDOW_BITS 15
 #define HEAP_SHRINK 0.9 /* of max_heap_bytes: give memory back; at 0.95 take no new requests */
@@ -58,11 +61,11 @@ static json_t *module(void)
     return json_pack("{s:s, s:b}", "name", GRID_MODULE_NAME, "do_not_close", 1);
 }
 
-static json_t *module_filter(const char *name)
+static json_t *module_filter(const char *name, const char *config)
 {
     return json_pack("{s:s, s:{s:s, s:o, s:s, s:o}}", "name", name, "typed_config", "@type",
                      TYPE "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
-                     "dynamic_module_config", module(), "filter_name", name, "filter_config", string_value(""));
+                     "dynamic_module_config", module(), "filter_name", name, "filter_config", string_value(config));
 }
 
 /* Without the x-envoy-* headers that the router would add to what goes to the sites and back. */
@@ -72,16 +75,17 @@ static json_t *router_filter(void)
                      TYPE "envoy.extensions.filters.http.router.v3.Router", "suppress_envoy_headers", 1);
 }
 
+static const char *const CODINGS[][2] = {{"gzip", "Gzip"}, {"zstd", "Zstd"}, {"brotli", "Brotli"}};
+
 /* Coded bodies come to our filter plain: ids in them are found, prompts are keyed (behaviour.md O.49). Answers pass as
  * the sites wrote them, and no site is told of a coding. What unpacks to more than 100 times its size is cut by Envoy
  * before our own limit is met. The window of gzip is the largest there is; Envoy's own default refuses most files. */
 static void add_decoders(json_t *filters)
 {
-    static const char *const codings[][2] = {{"gzip", "Gzip"}, {"zstd", "Zstd"}, {"brotli", "Brotli"}};
-    for (size_t i = 0; i < sizeof codings / sizeof *codings; i++) {
+    for (size_t i = 0; i < sizeof CODINGS / sizeof *CODINGS; i++) {
         json_t *library = json_pack(
             "{s:o, s:i}", "@type",
-            json_sprintf(TYPE "envoy.extensions.compression.%s.decompressor.v3.%s", codings[i][0], codings[i][1]),
+            json_sprintf(TYPE "envoy.extensions.compression.%s.decompressor.v3.%s", CODINGS[i][0], CODINGS[i][1]),
             "chunk_size", DECODED_CHUNK_BYTES);
         if (i == 0) {
             json_object_set_new(library, "window_bits", json_integer(GZIP_WINDOW_BITS));
@@ -89,55 +93,59 @@ static void add_decoders(json_t *filters)
         json_t *config =
             json_pack("{s:s, s:{s:s, s:o}, s:{s:{s:b}, s:b}, s:{s:{s:{s:b, s:s}}}}", "@type",
                       TYPE "envoy.extensions.filters.http.decompressor.v3.Decompressor", "decompressor_library", "name",
-                      codings[i][0], "typed_config", library, "request_direction_config", "common_config",
+                      CODINGS[i][0], "typed_config", library, "request_direction_config", "common_config",
                       "ignore_no_transform_header", 1, "advertise_accept_encoding", 0, "response_direction_config",
                       "common_config", "enabled", "default_value", 0, "runtime_key", "grid.decode_answers");
-        json_array_append_new(
-            filters, json_pack("{s:o, s:o}", "name", json_sprintf("decode_%s", codings[i][0]), "typed_config", config));
+        json_array_append_new(filters, json_pack("{s:o, s:b, s:o}", "name", json_sprintf("decode_%s", CODINGS[i][0]),
+                                                 "disabled", 1, "typed_config", config));
     }
 }
 
-/* No query strings: some clients put keys there. */
-static json_t *access_log(void)
+/* The decoders stand in the way of coded requests only: beside each route stands one for them, the same in all else,
+ * that turns the decoders on. */
+static void add_coded_routes(json_t *hcm)
 {
-    static const char *const fields[][2] = {
-        {"time", "%START_TIME%"},
-        {"method", "%REQ(:METHOD)%"},
-        {"path", "%PATH(NQ:PATH)%"},
-        {"protocol", "%PROTOCOL%"},
-        {"status", "%RESPONSE_CODE%"},
-        {"details", "%RESPONSE_CODE_DETAILS%"},
-        {"flags", "%RESPONSE_FLAGS%"},
-        {"duration_ms", "%DURATION%"},
-        {"first_byte_ms", "%RESPONSE_DURATION%"},
-        {"bytes_in", "%BYTES_RECEIVED%"},
-        {"bytes_out", "%BYTES_SENT%"},
-        {"cluster", "%UPSTREAM_CLUSTER%"},
-        {"host", "%UPSTREAM_HOST%"},
-        {"client", "%DOWNSTREAM_REMOTE_ADDRESS%"},
-        {"request_id", "%REQ(X-REQUEST-ID)%"},
-        {"grid", "%DYNAMIC_METADATA(grid)%"},
-    };
-    json_t *format = json_object();
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        json_object_set_new(format, fields[i][0], json_string(fields[i][1]));
+    json_t *host = json_array_get(json_object_get(json_object_get(hcm, "route_config"), "virtual_hosts"), 0);
+    json_t *routes = json_object_get(host, "routes"), *both = json_array(), *on = json_object(), *route;
+    size_t at;
+    for (size_t i = 0; i < sizeof CODINGS / sizeof *CODINGS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "decode_%s", CODINGS[i][0]);
+        json_object_set_new(on, name,
+                            json_pack("{s:s, s:{}}", "@type", TYPE "envoy.config.route.v3.FilterConfig", "config"));
     }
-    return json_pack("{s:s, s:{s:s, s:{s:o}}}", "name", "envoy.access_loggers.stdout", "typed_config", "@type",
-                     TYPE "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog", "log_format", "json_format",
-                     format);
+    json_array_foreach(routes, at, route)
+    {
+        if (json_object_get(route, "route")) {
+            json_t *coded = json_deep_copy(route), *match = json_object_get(coded, "match");
+            json_t *headers = json_object_get(match, "headers");
+            json_t *coding = json_pack("{s:s, s:b}", "name", "content-encoding", "present_match", 1);
+            if (headers)
+                json_array_append_new(headers, coding);
+            else
+                json_object_set_new(match, "headers", json_pack("[o]", coding));
+            json_object_set(coded, "typed_per_filter_config", on);
+            json_array_append_new(both, coded);
+        }
+        json_array_append(both, route);
+    }
+    json_decref(on);
+    json_object_set_new(host, "routes", both);
 }
 
-/* The only route: which cluster is decided by our specifier, at the end of the body. No retry policy: it would make
- * Envoy keep a copy of every body. */
+/* The only route: which cluster is decided by our specifier, at the end of the body, and again on a retry. The policy
+ * names nothing to retry on, since that would make Envoy keep a copy of every body: the filter asks by header. */
 static json_t *main_route(const struct grid_gateway *gateway)
 {
     json_t *specifier =
         json_pack("{s:{s:s, s:{s:s, s:o, s:s, s:o}}}", "extension", "name", GRID_MODULE_NAME, "typed_config", "@type",
                   TYPE "envoy.extensions.router.cluster_specifiers.dynamic_modules.v3.DynamicModuleClusterSpecifier",
                   "dynamic_module_config", module(), "specifier_name", "grid", "specifier_config", string_value(""));
-    return json_pack("{s:{s:s}, s:{s:o, s:o, s:o}}", "match", "prefix", "/", "route", "timeout",
+    json_t *retry = json_pack("{s:b, s:{s:o, s:o}}", "refresh_cluster_on_retry", 1, "retry_back_off", "base_interval",
+                              grid_render_duration(RETRY_BASE_MS), "max_interval", grid_render_duration(RETRY_MAX_MS));
+    return json_pack("{s:{s:s}, s:{s:o, s:o, s:o, s:o}}", "match", "prefix", "/", "route", "timeout",
                      grid_render_duration(gateway->total_ms), "idle_timeout", grid_render_duration(gateway->idle_ms),
-                     "inline_cluster_specifier_plugin", specifier);
+                     "inline_cluster_specifier_plugin", specifier, "retry_policy", retry);
 }
 
 static json_t *ops_route(void)
@@ -146,33 +154,52 @@ static json_t *ops_route(void)
                      "inline_string", "not found\n");
 }
 
-static json_t *host_of(const char *name, json_t *route)
-{
-    return json_pack("{s:s, s:[{s:s, s:[s], s:[o]}]}", "name", name, "virtual_hosts", "name", name, "domains", "*",
-                     "routes", route);
-}
-
 /* HTTP/1.0 is what some reverse proxies and probes speak. */
 static json_t *http1_options(void)
 {
     return json_pack("{s:b, s:s}", "accept_http_10", 1, "default_host_for_http_10", "grid");
 }
 
-static json_t *main_hcm(const struct grid_gateway *gateway)
+/* Preflights carry no credentials, so they are answered before a filter asks for some. A provider routes by path
+ * alone. */
+static json_t *main_filters(const struct grid_gateway *gateway)
 {
-    json_t *filters = json_deep_copy(gateway->filters_before);
-    add_decoders(filters);
-    json_array_append_new(filters, module_filter(GRID_MODULE_NAME));
+    json_t *filters = json_array();
+    if (gateway->cors.on) {
+        json_array_append_new(filters, grid_render_cors_filter());
+    }
+    json_array_extend(filters, gateway->filters_before);
+    if (!gateway->provider) {
+        add_decoders(filters);
+        json_array_append_new(
+            filters, module_filter(GRID_MODULE_NAME, gateway->access_log || gateway->tracing.on ? "metadata" : ""));
+    }
     json_array_append_new(filters, router_filter());
+    return filters;
+}
+
+/* A provider's routes name its backend, which the serving config may change: they are in a file of their own. */
+static void set_routes(json_t *hcm, const struct grid_gateway *gateway, const char *state_dir)
+{
+    if (!gateway->provider) {
+        json_object_set_new(hcm, "route_config",
+                            grid_render_host(gateway, "main", json_pack("[o]", main_route(gateway))));
+        return;
+    }
+    json_object_set_new(hcm, "rds",
+                        json_pack("{s:s, s:{s:{s:o}, s:s}}", "route_config_name", "main", "config_source",
+                                  "path_config_source", "path", json_sprintf("%s/rds.json", state_dir),
+                                  "resource_api_version", "V3"));
+}
+
+static json_t *main_hcm(const struct grid_gateway *gateway, const char *state_dir)
+{
     json_t *hcm =
-        json_pack("{s:s, s:s, s:s, s:b, s:b, s:s, s:i, s:s, s:b, s:o, s:o}", "@type", TYPE HCM, "stat_prefix",
-                  "ingress", "codec_type", "AUTO", "normalize_path", 1, "merge_slashes", 0,
-                  "path_with_escaped_slashes_action", "KEEP_UNCHANGED", "max_request_headers_kb", MAX_HEADERS_KB,
-                  "server_header_transformation", "PASS_THROUGH", "preserve_external_request_id", 1, "http_filters",
-                  filters, "route_config", host_of("main", main_route(gateway)));
-    /* Envoy would tell the sites a client's address in a header of its own, too. */
-    json_object_set_new(json_object_get(hcm, "route_config"), "request_headers_to_remove",
-                        json_pack("[s]", "x-envoy-external-address"));
+        json_pack("{s:s, s:s, s:s, s:b, s:b, s:s, s:i, s:s, s:b, s:o}", "@type", TYPE HCM, "stat_prefix", "ingress",
+                  "codec_type", "AUTO", "normalize_path", 1, "merge_slashes", 0, "path_with_escaped_slashes_action",
+                  "KEEP_UNCHANGED", "max_request_headers_kb", MAX_HEADERS_KB, "server_header_transformation",
+                  "PASS_THROUGH", "preserve_external_request_id", 1, "http_filters", main_filters(gateway));
+    set_routes(hcm, gateway, state_dir);
     /* A client's address is the peer's, and no client counts as internal: else its x-envoy-* headers would steer. An
      * empty list of ranges would mean Envoy's own list, loopback and private networks. A wrong HTTP/2
      * message costs its own stream only; CONNECT is let in for its refusal to be JSON. */
@@ -188,8 +215,12 @@ static json_t *main_hcm(const struct grid_gateway *gateway)
     json_object_set_new(hcm, "common_http_protocol_options",
                         json_pack("{s:o}", "idle_timeout", grid_render_duration(gateway->idle_ms)));
     json_object_set_new(hcm, "local_reply_config", grid_render_local_replies());
+    add_coded_routes(hcm);
+    if (gateway->tracing.on) {
+        json_object_set_new(hcm, "tracing", grid_render_tracing(gateway));
+    }
     if (gateway->access_log) {
-        json_object_set_new(hcm, "access_log", json_pack("[o]", access_log()));
+        json_object_set_new(hcm, "access_log", json_pack("[o]", grid_render_access_log()));
     }
     return hcm;
 }
@@ -197,25 +228,8 @@ static json_t *main_hcm(const struct grid_gateway *gateway)
 static json_t *ops_hcm(void)
 {
     return json_pack("{s:s, s:s, s:[o, o], s:o, s:o}", "@type", TYPE HCM, "stat_prefix", "ops", "http_filters",
-                     module_filter("grid_ops"), router_filter(), "http_protocol_options", http1_options(),
-                     "route_config", host_of("ops", ops_route()));
-}
-
-static json_t *downstream_tls(const struct grid_gateway *gateway)
-{
-    json_t *common = json_pack("{s:[s, s], s:[{s:o, s:o}]}", "alpn_protocols", "h2", "http/1.1", "tls_certificates",
-                               "certificate_chain", grid_render_file(gateway->cert_path), "private_key",
-                               grid_render_file(gateway->key_path));
-    json_t *tls =
-        json_pack("{s:s, s:O}", "@type", TYPE "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
-                  "common_tls_context", common);
-    if (gateway->client_tls) {
-        json_object_set_new(common, "validation_context",
-                            json_pack("{s:o}", "trusted_ca", grid_render_file(gateway->client_ca_path)));
-        json_object_set_new(tls, "require_client_certificate", json_true());
-    }
-    json_decref(common);
-    return json_pack("{s:s, s:o}", "name", "envoy.transport_sockets.tls", "typed_config", tls);
+                     module_filter("grid_ops", ""), router_filter(), "http_protocol_options", http1_options(),
+                     "route_config", grid_render_host(NULL, "ops", json_pack("[o]", ops_route())));
 }
 
 static json_t *listener(const char *name, const struct grid_address *address, json_t *hcm, json_t *tls)
@@ -279,14 +293,19 @@ char *grid_render_envoy(const struct grid_gateway *gateway, const char *state_di
 {
     char clusters[GRID_PATH_BYTES + 16];
     snprintf(clusters, sizeof clusters, "%s/cds.json", state_dir);
-    json_t *listeners = json_pack(
-        "[o, o]", listener("main", &gateway->listen, main_hcm(gateway), gateway->tls ? downstream_tls(gateway) : NULL),
-        listener("ops", &gateway->ops, ops_hcm(), NULL));
+    json_t *listeners = json_pack("[o, o]",
+                                  listener("main", &gateway->listen, main_hcm(gateway, state_dir),
+                                           gateway->tls ? grid_render_downstream_tls(gateway, state_dir) : NULL),
+                                  listener("ops", &gateway->ops, ops_hcm(), NULL));
     json_t *root =
         json_pack("{s:{s:s, s:s}, s:{s:o}, s:{s:o}, s:{s:{s:{s:s}}}, s:o, s:[o]}", "node", "id", "grid-gateway",
                   "cluster", "grid", "admin", "address", grid_render_address(&gateway->admin), "static_resources",
                   "listeners", listeners, "dynamic_resources", "cds_config", "path_config_source", "path", clusters,
                   "layered_runtime", runtime(), "bootstrap_extensions", bootstrap_extension(gateway, state_dir));
+    if (gateway->tracing.on) {
+        json_object_set_new(json_object_get(root, "static_resources"), "clusters",
+                            json_pack("[o]", grid_render_trace_cluster(gateway)));
+    }
     if (gateway->max_heap_bytes > 0 || gateway->max_connections > 0) {
         json_object_set_new(root, "overload_manager", overload_manager(gateway));
     }

@@ -11,15 +11,12 @@
 #include <string.h>
 
 #define TYPE "type.googleapis.com/"
-#define NO_BREAKER 1000000 /* Envoy's 1,024 turns open streams into 503 */
-#define RETRY_PERCENT 20.0 /* of the active requests may be retries */
-#define RETRY_LEAST 3
+#define NO_BREAKER 1000000  /* Envoy's 1,024 turns open streams into 503 */
 #define ENGINE_IDLE_MS 4000 /* engines' servers close idle connections after 5 s */
 #define FAILURES_TO_EJECT 5
 #define EJECT_MS 5000
 #define LONGEST_EJECT_MS 30000
 #define EJECT_CHECK_MS 1000
-#define SYSTEM_CA "/etc/ssl/certs/ca-certificates.crt"
 
 static json_t *text_of(struct grid_str text)
 {
@@ -59,16 +56,16 @@ static json_t *endpoints_of(const struct grid_serving_cluster *cluster, bool *al
     return json_pack("{s:o, s:[{s:o}]}", "cluster_name", text_of(cluster->name), "endpoints", "lb_endpoints", list);
 }
 
-/* Limits are the engines' business: the breakers are out of the way, retries keep a budget. */
+/* Limits are the engines' business: the breakers are out of the way, that of retries too. A request is only tried again
+ * when its site did not take it, so a dead site's requests all go on at once and cost the others nothing twice. */
 static json_t *breakers(void)
 {
     json_t *thresholds = json_array();
     static const char *const priorities[] = {"DEFAULT", "HIGH"};
     for (size_t i = 0; i < sizeof priorities / sizeof *priorities; i++) {
-        json_array_append_new(thresholds, json_pack("{s:s, s:i, s:i, s:i, s:{s:{s:f}, s:i}}", "priority", priorities[i],
+        json_array_append_new(thresholds, json_pack("{s:s, s:i, s:i, s:i, s:i}", "priority", priorities[i],
                                                     "max_connections", NO_BREAKER, "max_pending_requests", NO_BREAKER,
-                                                    "max_requests", NO_BREAKER, "retry_budget", "budget_percent",
-                                                    "value", RETRY_PERCENT, "min_retry_concurrency", RETRY_LEAST));
+                                                    "max_requests", NO_BREAKER, "max_retries", NO_BREAKER));
     }
     return json_pack("{s:o}", "thresholds", thresholds);
 }
@@ -87,55 +84,31 @@ static json_t *outliers(void)
 
 static json_t *health_check(const struct grid_serving_health *health)
 {
-    return json_pack("[{s:o, s:o, s:o, s:i, s:i, s:{s:o}}]", "timeout", grid_render_duration(health->timeout_ms),
+    return json_pack("[{s:o, s:o, s:o, s:I, s:I, s:{s:o}}]", "timeout", grid_render_duration(health->timeout_ms),
                      "interval", grid_render_duration(health->interval_ms), "no_traffic_interval",
-                     grid_render_duration(health->interval_ms), "unhealthy_threshold", 2, "healthy_threshold", 1,
-                     "http_health_check", "path", text_of(health->path));
+                     grid_render_duration(health->interval_ms), "unhealthy_threshold",
+                     (json_int_t)health->unhealthy_threshold, "healthy_threshold",
+                     (json_int_t)health->healthy_threshold, "http_health_check", "path", text_of(health->path));
 }
 
-/* The name that the certificate must carry: the one given, else the host of the first endpoint. */
-static json_t *upstream_tls(const struct grid_gateway *gateway, const struct grid_serving_cluster *cluster)
+/* `credential`: a filter on the way to the site, or NULL. */
+static json_t *protocol_options(json_t *credential)
 {
-    struct grid_address first = {0};
-    char name[256];
-    if (cluster->n_endpoints > 0) {
-        grid_address_parse(cluster->endpoints[0], false, true, &first);
+    json_t *out =
+        json_pack("{s:s, s:{s:o}, s:{s:{}}}", "@type", TYPE "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                  "common_http_protocol_options", "idle_timeout", grid_render_duration(ENGINE_IDLE_MS),
+                  "explicit_http_config", "http_protocol_options");
+    if (credential != NULL) {
+        json_object_set_new(out, "http_filters",
+                            json_pack("[o, {s:s, s:{s:s}}]", credential, "name", "envoy.filters.http.upstream_codec",
+                                      "typed_config", "@type",
+                                      TYPE "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec"));
     }
-    bool given = cluster->tls.server_name.len > 0;
-    snprintf(name, sizeof name, "%.*s", given ? (int)cluster->tls.server_name.len : (int)strlen(first.host),
-             given ? cluster->tls.server_name.ptr : first.host);
-    bool is_ip = !given && grid_address_is_ip(&first);
-    char ca[GRID_PATH_BYTES], cert[GRID_PATH_BYTES], key[GRID_PATH_BYTES];
-    if (!grid_config_serving_path(gateway, cluster->tls.ca_path, ca, sizeof ca) ||
-        !grid_config_serving_path(gateway, cluster->tls.cert_path, cert, sizeof cert) ||
-        !grid_config_serving_path(gateway, cluster->tls.key_path, key, sizeof key)) {
-        return NULL;
-    }
-    json_t *common = json_pack("{s:{s:o, s:[{s:s, s:{s:s}}]}}", "validation_context", "trusted_ca",
-                               grid_render_file(ca[0] != '\0' ? ca : SYSTEM_CA), "match_typed_subject_alt_names",
-                               "san_type", is_ip ? "IP_ADDRESS" : "DNS", "matcher", "exact", name);
-    if (cert[0] != '\0') {
-        json_object_set_new(common, "tls_certificates",
-                            json_pack("[{s:o, s:o}]", "certificate_chain", grid_render_file(cert), "private_key",
-                                      grid_render_file(key)));
-    }
-    json_t *tls = json_pack("{s:s, s:o}", "@type", TYPE "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-                            "common_tls_context", common);
-    if (!is_ip) {
-        json_object_set_new(tls, "sni", json_string(name));
-    }
-    return json_pack("{s:s, s:o}", "name", "envoy.transport_sockets.tls", "typed_config", tls);
+    return json_pack("{s:o}", "envoy.extensions.upstreams.http.v3.HttpProtocolOptions", out);
 }
 
-static json_t *protocol_options(void)
-{
-    return json_pack("{s:{s:s, s:{s:o}, s:{s:{}}}}", "envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "@type",
-                     TYPE "envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "common_http_protocol_options",
-                     "idle_timeout", grid_render_duration(ENGINE_IDLE_MS), "explicit_http_config",
-                     "http_protocol_options");
-}
-
-static json_t *cluster_of(const struct grid_gateway *gateway, const struct grid_serving_cluster *cluster)
+static json_t *cluster_of(const struct grid_gateway *gateway, const struct grid_serving_cluster *cluster,
+                          const char *state_dir)
 {
     bool all_ip;
     json_t *endpoints = endpoints_of(cluster, &all_ip);
@@ -144,7 +117,8 @@ static json_t *cluster_of(const struct grid_gateway *gateway, const struct grid_
                             all_ip ? "STATIC" : "STRICT_DNS", "lb_policy", "LEAST_REQUEST", "connect_timeout",
                             grid_render_duration(gateway->connect_ms), "load_assignment", endpoints, "circuit_breakers",
                             breakers(), "outlier_detection", outliers(), "typed_extension_protocol_options",
-                            protocol_options(), "common_lb_config", "healthy_panic_threshold", "value", 0.0);
+                            protocol_options(grid_render_credential(gateway, cluster, state_dir)), "common_lb_config",
+                            "healthy_panic_threshold", "value", 0.0);
     if (!all_ip) {
         json_object_set_new(out, "dns_lookup_family", json_string("V4_PREFERRED"));
     }
@@ -152,18 +126,30 @@ static json_t *cluster_of(const struct grid_gateway *gateway, const struct grid_
         json_object_set_new(out, "health_checks", health_check(&cluster->health));
     }
     if (cluster->tls.on) {
-        json_object_set_new(out, "transport_socket", upstream_tls(gateway, cluster));
+        json_object_set_new(out, "transport_socket", grid_render_upstream_tls(gateway, cluster, state_dir));
     }
     return out;
 }
 
-char *grid_render_clusters(const struct grid_gateway *gateway)
+char *grid_render_clusters(const struct grid_gateway *gateway, const char *state_dir)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < gateway->serving->n_clusters; i++) {
-        json_array_append_new(list, cluster_of(gateway, &gateway->serving->clusters[i]));
+        json_t *whole = cluster_of(gateway, &gateway->serving->clusters[i], state_dir);
+        grid_render_polls(list, whole, &gateway->serving->clusters[i]);
+        json_array_append_new(list, whole);
     }
     return grid_render_text(json_pack("{s:o}", "resources", list));
+}
+
+char *grid_render_routes(const struct grid_gateway *gateway)
+{
+    if (!gateway->provider) {
+        return strdup("");
+    }
+    json_t *routes = grid_render_provider_routes(gateway);
+    json_object_set_new(routes, "@type", json_string(TYPE "envoy.config.route.v3.RouteConfiguration"));
+    return grid_render_text(json_pack("{s:[o]}", "resources", routes));
 }
 
 /* ---- what the module reads ----------------------------------------------------------------------------------- */
@@ -235,9 +221,23 @@ static json_t *serving_cluster_of(const struct grid_gateway *gateway, const stru
     }
     if (cluster->health.path.len > 0) {
         json_object_set_new(out, "health",
-                            json_pack("{s:o, s:I, s:I}", "path", text_of(cluster->health.path), "interval_ms",
+                            json_pack("{s:o, s:I, s:I, s:I, s:I}", "path", text_of(cluster->health.path), "interval_ms",
                                       (json_int_t)cluster->health.interval_ms, "timeout_ms",
-                                      (json_int_t)cluster->health.timeout_ms));
+                                      (json_int_t)cluster->health.timeout_ms, "healthy_threshold",
+                                      (json_int_t)cluster->health.healthy_threshold, "unhealthy_threshold",
+                                      (json_int_t)cluster->health.unhealthy_threshold));
+    }
+    if (cluster->bearer_path.len > 0) {
+        json_t *credential = json_object();
+        set_path(credential, "bearer_path", gateway, cluster->bearer_path);
+        json_object_set_new(out, "credential", credential);
+    }
+    if (cluster->n_paths > 0) {
+        json_t *paths = json_array();
+        for (size_t i = 0; i < cluster->n_paths; i++) {
+            json_array_append_new(paths, text_of(cluster->paths[i]));
+        }
+        json_object_set_new(out, "paths", paths);
     }
     return out;
 }

@@ -10,6 +10,7 @@
  */
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "cli/refused.h"
 #include "cli/reload.h"
 #include "cli/state.h"
 #include "cli/tagkey.h"
@@ -34,7 +35,9 @@
 #define KILL_AFTER_MS 10000 /* after SIGTERM */
 #define SIGNAL_STATUS 128
 #define DRAIN_SECONDS 30
+#define LINGER_SECONDS 1
 #define MOST_DRAIN_SECONDS 86400
+#define ASK_ENVOY_MS 1000 /* after a change: what it thinks of it */
 #define NEVER UINT64_MAX
 #define ACTIVE_STAT "http.ingress.downstream_rq_active"
 
@@ -46,8 +49,10 @@ struct run {
     pid_t envoy;
     enum phase phase;
     int signals;
-    unsigned drain_seconds, stops;
-    uint64_t started_ms, check_ms, settle_ms, limit_ms; /* limit_ms: of the phase */
+    struct grid_refused refused;
+    unsigned drain_seconds, linger_seconds, stops;
+    uint64_t started_ms, check_ms, settle_ms, ask_ms, limit_ms; /* limit_ms: of the phase */
+    uint64_t linger_ms;                                         /* until when it serves on though nothing runs */
 };
 
 static uint64_t clock_ms(void)
@@ -93,6 +98,7 @@ static void start_drain(struct run *run)
     fprintf(stderr, "grid-gateway: draining, for at most %u s\n", run->drain_seconds);
     run->phase = DRAINING;
     run->limit_ms = clock_ms() + (uint64_t)run->drain_seconds * 1000;
+    run->linger_ms = clock_ms() + (uint64_t)run->linger_seconds * 1000;
     grid_launch_admin(admin_of(run), "POST", "/healthcheck/fail", body, sizeof body);
     grid_launch_admin(admin_of(run), "POST", "/drain_listeners?graceful", body, sizeof body);
 }
@@ -131,7 +137,7 @@ static void on_tick(struct run *run)
         run->limit_ms = now + SLOW_START_MS;
     } else if (run->phase == DRAINING) {
         long active = active_requests(run);
-        if (active <= 0 || now >= run->limit_ms) {
+        if ((active <= 0 && now >= run->linger_ms) || now >= run->limit_ms) {
             if (active > 0) {
                 fprintf(stderr, "grid-gateway: drain time is up; requests cut: %ld\n", active);
             }
@@ -142,11 +148,16 @@ static void on_tick(struct run *run)
         run->limit_ms = NEVER;
     }
     if (now >= run->check_ms) {
-        grid_reload_check(&run->watch, &run->state);
-        run->check_ms = now + BACKSTOP_MS;
+        bool done = grid_reload_check(&run->watch, &run->state, now);
+        run->check_ms = now + (done ? BACKSTOP_MS : DEBOUNCE_MS);
+        run->ask_ms = run->ask_ms < now + ASK_ENVOY_MS ? run->ask_ms : now + ASK_ENVOY_MS;
         if (run->state.settled_clusters != NULL && run->settle_ms == NEVER) {
             run->settle_ms = now + GRID_STATE_SETTLE_MS;
         }
+    }
+    if (now >= run->ask_ms && run->phase == SERVING) {
+        run->ask_ms = NEVER;
+        grid_refused_check(&run->refused, admin_of(run), &run->state);
     }
     if (now >= run->settle_ms) {
         run->settle_ms = NEVER;
@@ -201,6 +212,7 @@ static int wait_ms(const struct run *run)
     }
     uint64_t now = clock_ms();
     uint64_t next = run->check_ms < run->settle_ms ? run->check_ms : run->settle_ms;
+    next = next < run->ask_ms ? next : run->ask_ms;
     return next <= now ? 0 : (int)(next - now);
 }
 
@@ -232,6 +244,7 @@ static int serve(struct run *run)
 static bool open_signals(struct run *run, char *error, size_t error_size)
 {
     sigset_t set;
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a write that fails, and told */
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
@@ -292,16 +305,16 @@ static bool start(struct run *run, const char *state_dir, char *error, size_t er
     run->started_ms = clock_ms();
     run->check_ms = run->started_ms + BACKSTOP_MS;
     run->limit_ms = run->started_ms + SLOW_START_MS;
-    run->settle_ms = NEVER;
+    run->settle_ms = run->ask_ms = NEVER;
     return run->envoy != 0;
 }
 
-static int run_gateway(const char *file, const char *state_dir, unsigned drain_seconds)
+static int run_gateway(const char *file, const char *state_dir, unsigned drain_seconds, unsigned linger_seconds)
 {
     struct grid_report report = {0};
     struct grid_gateway gateway;
     char error[2 * GRID_PATH_BYTES] = "";
-    if (!grid_config_load(file, NULL, NULL, &gateway, &report)) {
+    if (!grid_config_load(file, NULL, &gateway, &report)) {
         fwrite(report.lines.ptr, 1, report.lines.len, stderr);
         grid_report_done(&report);
         return GRID_EXIT_FAILED;
@@ -310,7 +323,11 @@ static int run_gateway(const char *file, const char *state_dir, unsigned drain_s
         fprintf(stderr, "grid-gateway: the serving config has no clusters: nothing can be reached\n");
     }
     grid_tagkey_warn(&gateway.settings, stderr);
-    struct run run = {.phase = STARTING, .signals = -1, .drain_seconds = drain_seconds, .state = {.lock = -1}};
+    struct run run = {.phase = STARTING,
+                      .signals = -1,
+                      .drain_seconds = drain_seconds,
+                      .linger_seconds = linger_seconds,
+                      .state = {.lock = -1}};
     grid_reload_start(&run.watch, file, &gateway);
     int status = GRID_EXIT_FAILED;
     if (start(&run, state_dir, error, sizeof error)) {
@@ -340,6 +357,8 @@ static void usage(FILE *to)
           "                         the end)\n"
           "      --drain-seconds N  at SIGTERM or Ctrl-C let running requests end for N seconds (default\n"
           "                         30); a second signal stops at once\n"
+          "      --linger-seconds N   at SIGTERM serve on for N seconds at least (default 1), with /ready at 503:\n"
+          "                         time for a balancer to look elsewhere\n"
           "  -h, --help             this text\n"
           "\n"
           "Environment\n"
@@ -356,16 +375,28 @@ static void usage(FILE *to)
           to);
 }
 
+static bool read_seconds(const char *option, unsigned *out)
+{
+    char *end = NULL;
+    unsigned long seconds = strtoul(optarg, &end, 10);
+    if (*optarg == '\0' || *optarg == '-' || *end != '\0' || seconds > MOST_DRAIN_SECONDS) {
+        fprintf(stderr, "grid-gateway run: %s takes a number from 0 to 86400\n", option);
+        return false;
+    }
+    *out = (unsigned)seconds;
+    return true;
+}
+
 int grid_cmd_run(int argc, char **argv)
 {
     static const struct option options[] = {{"config", required_argument, NULL, 'c'},
                                             {"state-dir", required_argument, NULL, 's'},
                                             {"drain-seconds", required_argument, NULL, 'd'},
+                                            {"linger-seconds", required_argument, NULL, 'l'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *file = NULL, *state_dir = NULL;
-    unsigned long drain = DRAIN_SECONDS;
-    char *end = NULL;
+    unsigned drain = DRAIN_SECONDS, linger = LINGER_SECONDS;
     for (int c; (c = getopt_long(argc, argv, "c:h", options, NULL)) != -1;) {
         switch (c) {
         case 'c':
@@ -375,9 +406,12 @@ int grid_cmd_run(int argc, char **argv)
             state_dir = optarg;
             break;
         case 'd':
-            drain = strtoul(optarg, &end, 10);
-            if (*optarg == '\0' || *optarg == '-' || *end != '\0' || drain > MOST_DRAIN_SECONDS) {
-                fprintf(stderr, "grid-gateway run: --drain-seconds takes a number from 0 to 86400\n");
+            if (!read_seconds("--drain-seconds", &drain)) {
+                return GRID_EXIT_USAGE;
+            }
+            break;
+        case 'l':
+            if (!read_seconds("--linger-seconds", &linger)) {
                 return GRID_EXIT_USAGE;
             }
             break;
@@ -394,5 +428,5 @@ int grid_cmd_run(int argc, char **argv)
                         "Try 'grid-gateway run --help'.\n");
         return GRID_EXIT_USAGE;
     }
-    return run_gateway(file, state_dir, (unsigned)drain);
+    return run_gateway(file, state_dir, drain, linger);
 }

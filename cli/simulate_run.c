@@ -1,15 +1,16 @@
 /*
  * simulate_run.c - one policy, one trace, one clock
  *
- * Story     Arrivals come in their order; everything else is an event in a heap: a request reaches its site, its prefill
- *           ends, its answer ends, the answer's head and end reach the gateway, a poll reads a depth, the depth arrives,
- *           a sample of all sites is taken. Equal times go in the order in which they were made.
+ * Story     Arrivals come in their order; everything else is an event in a heap: a request reaches its site, its
+ *           prefill ends, its answer ends, the answer's head and end reach the gateway, a poll reads a depth, the
+ *           depth arrives, a sample of all sites is taken.
  * Promise   A request under way is one flight; its place is used again when it has ended.
  * Not here  What a router does with it (policies/), what a cache holds (simulate_cache.c).
  */
 #include "simulate.h"
 
 #include "simulate_cache.h"
+#include "simulate_heap.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,13 +21,6 @@
 #define NOBODY UINT32_MAX
 
 enum what { REACH, PREFILLED, DONE, HEAD, END, POLL, SIGNAL, SAMPLE };
-
-struct event {
-    uint64_t at_us, order;
-    enum what what;
-    uint32_t one, other; /* a flight; or replica and site */
-    double depth;
-};
 
 struct flight {
     uint32_t request, site, replica, next; /* next: in the site's line, or in the list of free places */
@@ -51,9 +45,8 @@ struct run {
     struct grid_simulate_result *out;
     struct site sites[GRID_SIMULATE_MAX_SITES];
     struct grid_policy policies[GRID_SIMULATE_MAX_REPLICAS];
-    struct event *heap;
-    size_t n_heap, cap_heap;
-    uint64_t now_us, order, draws;
+    struct grid_heap heap;
+    uint64_t now_us, draws;
     struct flight *flights;
     uint32_t n_flights, cap_flights, free_flights, under_way;
     const struct grid_trace_request *arriving;
@@ -62,47 +55,6 @@ struct run {
     size_t n_imbalance, cap_samples;
     bool failed; /* for want of memory */
 };
-
-/* ---- the heap ---------------------------------------------------------------------------------------------------- */
-
-static bool before(const struct event *a, const struct event *b)
-{
-    return a->at_us < b->at_us || (a->at_us == b->at_us && a->order < b->order);
-}
-
-static void push(struct run *run, uint64_t at_us, enum what what, uint32_t one, uint32_t other, double depth)
-{
-    if (run->n_heap == run->cap_heap) {
-        size_t more = run->cap_heap ? run->cap_heap * 2 : 1024;
-        struct event *moved = realloc(run->heap, more * sizeof *moved);
-        if (!moved) {
-            run->failed = true;
-            return;
-        }
-        run->heap = moved;
-        run->cap_heap = more;
-    }
-    struct event event = {at_us, run->order++, what, one, other, depth};
-    size_t at = run->n_heap++;
-    for (; at && before(&event, &run->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        run->heap[at] = run->heap[(at - 1) / 2];
-    run->heap[at] = event;
-}
-
-static struct event pop(struct run *run)
-{
-    struct event first = run->heap[0], last = run->heap[--run->n_heap];
-    size_t at = 0;
-    for (size_t child; (child = at * 2 + 1) < run->n_heap; at = child) {
-        if (child + 1 < run->n_heap && before(&run->heap[child + 1], &run->heap[child]))
-            child++;
-        if (!before(&run->heap[child], &last))
-            break;
-        run->heap[at] = run->heap[child];
-    }
-    run->heap[at] = last;
-    return first;
-}
 
 /* ---- a site ------------------------------------------------------------------------------------------------------ */
 
@@ -151,7 +103,7 @@ static void begin_next(struct run *run, uint32_t number)
     site->busy_us += work_us;
     site->free_at_us = run->now_us + (uint64_t)work_us;
     run->flights[flight].hit = hit;
-    push(run, site->free_at_us, PREFILLED, flight, 0, 0);
+    grid_heap_push(&run->heap, site->free_at_us, PREFILLED, flight, 0, 0);
 }
 
 static void on_reach(struct run *run, uint32_t number)
@@ -163,7 +115,7 @@ static void on_reach(struct run *run, uint32_t number)
         (site->set->max_waiting > 0 && site->waiting >= site->set->max_waiting)) {
         flight->refused = true;
         site->line_us -= flight->estimate_us;
-        push(run, run->now_us + delay_us(site), HEAD, number, 0, 0);
+        grid_heap_push(&run->heap, run->now_us + delay_us(site), HEAD, number, 0, 0);
         return;
     }
     if (site->waiting++)
@@ -172,7 +124,7 @@ static void on_reach(struct run *run, uint32_t number)
         site->first = number;
     site->last = number;
     if (run->options->early_headers)
-        push(run, run->now_us + delay_us(site), HEAD, number, 0, 0);
+        grid_heap_push(&run->heap, run->now_us + delay_us(site), HEAD, number, 0, 0);
     begin_next(run, flight->site);
 }
 
@@ -193,8 +145,8 @@ static void on_prefilled(struct run *run, uint32_t number)
     site->decode_us += (answer_us - site->decode_us) * 0.05;
     site->prefilling = NOBODY;
     if (!run->options->early_headers)
-        push(run, run->now_us + delay_us(site), HEAD, number, 0, 0);
-    push(run, run->now_us + (uint64_t)answer_us, DONE, number, 0, 0);
+        grid_heap_push(&run->heap, run->now_us + delay_us(site), HEAD, number, 0, 0);
+    grid_heap_push(&run->heap, run->now_us + (uint64_t)answer_us, DONE, number, 0, 0);
     begin_next(run, flight->site);
 }
 
@@ -205,7 +157,7 @@ static void on_done(struct run *run, uint32_t number)
     grid_trace_units(run->trace, request, run->units);
     grid_kv_give(&site->kv, request, run->units);
     site->running--;
-    push(run, run->now_us + delay_us(site), END, number, 0, 0);
+    grid_heap_push(&run->heap, run->now_us + delay_us(site), END, number, 0, 0);
     begin_next(run, run->flights[number].site);
 }
 
@@ -286,7 +238,7 @@ static void on_arrival(struct run *run, uint32_t request)
         prefill_us(to, run->arriving->input_tokens - grid_kv_hit(&to->kv, run->arriving, run->arriving_units));
     to->line_us += flight->estimate_us;
     run->under_way++;
-    push(run, run->now_us + delay_us(to), REACH, number, 0, 0);
+    grid_heap_push(&run->heap, run->now_us + delay_us(to), REACH, number, 0, 0);
 }
 
 static void on_end(struct run *run, uint32_t number)
@@ -315,12 +267,13 @@ static void on_head(struct run *run, uint32_t number)
 static void on_poll(struct run *run, uint32_t replica, uint32_t site, bool more)
 {
     double depth = depth_of(run, &run->sites[site]);
-    push(run, run->now_us + (uint64_t)(run->options->signal_delay_ms * 1000), SIGNAL, replica, site, depth);
+    grid_heap_push(&run->heap, run->now_us + (uint64_t)(run->options->signal_delay_ms * 1000), SIGNAL, replica, site,
+                   depth);
     if (more)
-        push(run, run->now_us + (uint64_t)(run->options->poll_ms * 1000), POLL, replica, site, 0);
+        grid_heap_push(&run->heap, run->now_us + (uint64_t)(run->options->poll_ms * 1000), POLL, replica, site, 0);
 }
 
-static void on_signal(struct run *run, const struct event *event)
+static void on_signal(struct run *run, const struct grid_heap_event *event)
 {
     struct grid_policy *policy = &run->policies[event->one];
     if (policy->ops->signal)
@@ -357,7 +310,7 @@ static void on_sample(struct run *run, bool more)
         run->n_imbalance++;
     }
     if (more)
-        push(run, run->now_us + SAMPLE_US, SAMPLE, 0, 0, 0);
+        grid_heap_push(&run->heap, run->now_us + SAMPLE_US, SAMPLE, 0, 0, 0);
 }
 
 static int by_value(const void *a, const void *b)
@@ -434,14 +387,15 @@ static bool set_up(struct run *run, const char *spec, char *error, size_t error_
     }
     for (uint32_t replica = 0; replica < options->replicas; replica++)
         for (uint32_t site = 0; site < options->n_sites; site++) /* replicas and sites are polled out of step */
-            push(run, (uint64_t)(grid_policy_draw(&run->draws) * options->poll_ms * 1000), POLL, replica, site, 0);
-    push(run, SAMPLE_US, SAMPLE, 0, 0, 0);
+            grid_heap_push(&run->heap, (uint64_t)(grid_policy_draw(&run->draws) * options->poll_ms * 1000), POLL,
+                           replica, site, 0);
+    grid_heap_push(&run->heap, SAMPLE_US, SAMPLE, 0, 0, 0);
     return true;
 }
 
-static void handle(struct run *run, const struct event *event, bool more)
+static void handle(struct run *run, const struct grid_heap_event *event, bool more)
 {
-    switch (event->what) {
+    switch ((enum what)event->what) {
     case REACH:
         on_reach(run, event->one);
         break;
@@ -473,17 +427,17 @@ static void go(struct run *run)
 {
     const struct grid_trace *trace = run->trace;
     size_t next = 0;
-    while (!run->failed && (next < trace->n || run->n_heap)) {
+    while (!run->failed && !run->heap.failed && (next < trace->n || run->heap.n)) {
         uint64_t arrives_us = UINT64_MAX;
         if (next < trace->n)
             arrives_us =
                 (uint64_t)((double)(trace->requests[next].at_us - trace->requests[0].at_us) / run->options->speed);
-        if (run->n_heap == 0 || arrives_us <= run->heap[0].at_us) {
+        if (run->heap.n == 0 || arrives_us <= run->heap.events[0].at_us) {
             run->now_us = arrives_us;
             on_arrival(run, (uint32_t)next++);
             continue;
         }
-        struct event event = pop(run);
+        struct grid_heap_event event = grid_heap_pop(&run->heap);
         run->now_us = event.at_us;
         handle(run, &event, next < trace->n || run->under_way);
     }
@@ -495,7 +449,7 @@ static void tear_down(struct run *run)
         grid_policy_close(&run->policies[i]);
     for (size_t i = 0; i < run->options->n_sites; i++)
         grid_kv_done(&run->sites[i].kv);
-    free(run->heap);
+    grid_heap_done(&run->heap);
     free(run->flights);
     free(run->units);
     free(run->arriving_units);
@@ -520,7 +474,7 @@ bool grid_simulate_run(const struct grid_trace *trace, const struct grid_simulat
     if (good) {
         go(run);
         sum_up(run);
-        good = !run->failed;
+        good = !run->failed && !run->heap.failed;
         if (!good)
             (void)snprintf(error, error_size, "out of memory");
     }

@@ -55,8 +55,14 @@ bool grid_state_open(struct grid_state *state, const char *dir, char *error, siz
     return grid_files_mkdir(state->dir, error, error_size) && lock_folder(state, error, error_size);
 }
 
+/* Lets the texts of secrets go; jansson's own copies lie in memory that is not ours to wipe. */
 void grid_state_close(struct grid_state *state)
 {
+    char secrets[GRID_PATH_BYTES + 8];
+    snprintf(secrets, sizeof secrets, "%s/sds", state->dir);
+    if (state->dir[0] != '\0') {
+        grid_files_remove_dir(secrets);
+    }
     if (state->temporary) {
         grid_files_remove_dir(state->dir);
     }
@@ -65,6 +71,9 @@ void grid_state_close(struct grid_state *state)
     }
     free(state->envoy);
     free(state->clusters);
+    free(state->routes);
+    json_decref(state->secrets);
+    json_decref(state->named);
     free(state->plugin);
     free(state->serving);
     free(state->settled_clusters);
@@ -126,15 +135,69 @@ static char *with_dropped(const char *old_text, const char *new_text)
     return grid_render_text(fresh);
 }
 
+/* Writes the secrets that changed. Those that are not named any more stay for the clusters that are about to go. */
+static bool put_secrets(struct grid_state *state, json_t *fresh, bool *changed, char *error, size_t error_size)
+{
+    char dir[GRID_PATH_BYTES + 8], name[128];
+    snprintf(dir, sizeof dir, "%s/sds", state->dir);
+    if (json_object_size(fresh) > 0 && !grid_files_mkdir(dir, error, error_size)) {
+        return false;
+    }
+    if (state->secrets == NULL) {
+        state->secrets = json_object();
+    }
+    const char *key;
+    json_t *secret;
+    json_object_foreach(fresh, key, secret)
+    {
+        if (json_equal(secret, json_object_get(state->secrets, key))) {
+            continue;
+        }
+        char *text = grid_render_text(json_pack("{s:[O]}", "resources", secret));
+        snprintf(name, sizeof name, "%s.json", key);
+        bool good = text != NULL && grid_files_write(dir, name, text, strlen(text), error, error_size);
+        if (text != NULL) {
+            explicit_bzero(text, strlen(text));
+        }
+        free(text);
+        if (!good) {
+            return false;
+        }
+        json_object_set(state->secrets, key, secret);
+        *changed = true;
+    }
+    return true;
+}
+
+/* Removes the files of secrets that the configuration in force does not name. */
+static void drop_secrets(struct grid_state *state)
+{
+    char path[2 * GRID_PATH_BYTES];
+    const char *key;
+    json_t *secret;
+    void *next;
+    json_object_foreach_safe(state->secrets, next, key, secret)
+    {
+        if (json_object_get(state->named, key) == NULL) {
+            snprintf(path, sizeof path, "%s/sds/%s.json", state->dir, key);
+            unlink(path);
+            json_object_del(state->secrets, key);
+        }
+    }
+}
+
 enum grid_state_result grid_state_write(struct grid_state *state, const struct grid_gateway *gateway, char *error,
                                         size_t error_size)
 {
     bool first = state->envoy == NULL, changed = false;
     char *envoy = first ? grid_render_envoy(gateway, state->dir) : NULL;
-    char *clusters = grid_render_clusters(gateway);
+    char *clusters = grid_render_clusters(gateway, state->dir);
     char *plugin = grid_render_plugin(gateway);
     char *serving = grid_render_serving(gateway);
-    bool good = (envoy != NULL || !first) && clusters != NULL && plugin != NULL && serving != NULL;
+    char *routes = grid_render_routes(gateway);
+    json_t *secrets = grid_render_secrets(gateway);
+    bool good = (envoy != NULL || !first) && clusters != NULL && routes != NULL && secrets != NULL && plugin != NULL &&
+                serving != NULL;
     if (!good) {
         snprintf(error, error_size, "cannot render the configuration: out of memory");
     } else {
@@ -145,11 +208,22 @@ enum grid_state_result grid_state_write(struct grid_state *state, const struct g
             state->settled_clusters = clusters;
             clusters = wide;
         }
-        good = put(state, "cds.json", &state->clusters, &clusters, &changed, error, error_size) &&
+        good = put_secrets(state, secrets, &changed, error, error_size) &&
+               put(state, "cds.json", &state->clusters, &clusters, &changed, error, error_size) &&
+               (!gateway->provider || put(state, "rds.json", &state->routes, &routes, &changed, error, error_size)) &&
                put(state, "serving.json", &state->serving, &serving, &changed, error, error_size) &&
                put(state, "plugin.json", &state->plugin, &plugin, &changed, error, error_size) &&
                (!first || put(state, "envoy.json", &state->envoy, &envoy, &changed, error, error_size));
     }
+    if (good) {
+        json_decref(state->named);
+        state->named = json_incref(secrets);
+    }
+    if (good && state->settled_clusters == NULL) {
+        drop_secrets(state);
+    }
+    json_decref(secrets);
+    free(routes);
     free(envoy);
     free(clusters);
     free(plugin);
@@ -160,8 +234,14 @@ enum grid_state_result grid_state_write(struct grid_state *state, const struct g
 bool grid_state_settle(struct grid_state *state, char *error, size_t error_size)
 {
     bool changed = false;
-    return state->settled_clusters == NULL ||
-           put(state, "cds.json", &state->clusters, &state->settled_clusters, &changed, error, error_size);
+    if (state->settled_clusters == NULL) {
+        return true;
+    }
+    if (!put(state, "cds.json", &state->clusters, &state->settled_clusters, &changed, error, error_size)) {
+        return false;
+    }
+    drop_secrets(state);
+    return true;
 }
 
 /* For the module (envoy/told.h): "STARTED REVISION REUSED REJECTED\nRESULT\nERROR\n", counted from the start of this

@@ -1,10 +1,11 @@
 /*
  * state.h - the folder through which `run` talks to Envoy and the module
  *
- * Story     Four rendered files (render.h) lie in one folder, each replaced by rename. `run` writes all of them at the
+ * Story     The rendered files (render.h) lie in one folder, each replaced by rename. `run` writes all of them at the
  *           start, and on a change those whose text changed, in an order that never lets a request be sent to a
- *           cluster that Envoy does not know: new clusters before the serving config that names them, dropped ones
- *           only a while after. reload.json tells what became of the last change.
+ *           cluster that Envoy does not know: new secrets before the clusters that name them, new clusters before the
+ *           serving config that names them, dropped ones only a while after. reload.json tells what became of the last
+ *           change.
  * Promise   One `run` a folder: a second one is refused. A folder made here is removed at the end.
  * Not here  When to write (run.c).
  */
@@ -19,10 +20,11 @@
 struct grid_state {
     char dir[GRID_PATH_BYTES];
     bool temporary;
-    int lock;                          /* of a folder that stays, or -1 */
-    char *envoy;                       /* the bootstrap that Envoy was started with */
-    char *clusters, *plugin, *serving; /* as last written */
-    char *settled_clusters;            /* to be written by grid_state_settle, or NULL */
+    int lock;                                   /* of a folder that stays, or -1 */
+    char *envoy;                                /* the bootstrap that Envoy was started with */
+    char *clusters, *routes, *plugin, *serving; /* as last written */
+    json_t *secrets, *named;                    /* the same, by name; those of the configuration in force */
+    char *settled_clusters;                     /* to be written by grid_state_settle, or NULL */
     unsigned revision;
 };
 

@@ -1,9 +1,9 @@
 /*
  * trace.h - arrivals: when a request comes, how long it is, which parts of its prompt others share
  *
- * Story     A trace is read from JSON Lines (trace.c) or made by a generator (trace_make.c). A prompt is a row of units,
- *           each named by a 64-bit id; two prompts share what their rows share at the head. A unit stands for 64 tokens,
- *           one key of the gateway, or for 512, one hash of a Mooncake line, which is eight keys.
+ * Story     A trace is read from JSON Lines (trace.c) or made by a generator (trace_make.c). A prompt is a row of
+ *           units, each named by a 64-bit id; two prompts share what their rows share at the head. A unit stands for
+ *           64 tokens, one key of the gateway, or for 512, one hash of a Mooncake line, which is eight keys.
  * Promise   Requests are in the order of time. Nothing of a prompt's text is kept. A line that is not understood is
  *           refused with its number and field.
  * Not here  What happens to the requests (simulate.h).

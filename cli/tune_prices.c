@@ -9,8 +9,8 @@
  *           The second can be seen only between two scrapes at which requests waited. Where there was no line, the mean
  *           prefill of a request is shown: a line would move no faster than that on one engine.
  * Promise   A figure that the scrapes cannot give is said to be missing, never guessed.
- * Source    vLLM's names: vllm:prompt_tokens_total, vllm:prefix_cache_hits_total (tokens), vllm:prompt_tokens_cached_total,
- *           vllm:request_prefill_time_seconds, vllm:num_requests_waiting.
+ * Source    vLLM's names: vllm:prompt_tokens_total, vllm:prompt_tokens_cached_total, vllm:prefix_cache_hits_total (in
+ *           tokens), vllm:request_prefill_time_seconds, vllm:num_requests_waiting.
  */
 #include "tune.h"
 

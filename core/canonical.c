@@ -3,8 +3,8 @@
  *
  * Story     Members are written as they come and put in order when their object closes; most already are. Output is
  *           never longer than what was sent, so the room always holds it. A member takes the place of one of the same
- *           name right before it at once. Names are compared seven bytes at a time, as words that are made once: each
- *           byte of a name is looked at a few times and no more, so no order of names is slow.
+ *           name right before it at once. Names are compared seven bytes at a time; each byte of a name is looked at a
+ *           fixed number of times, so no order of names is slow.
  */
 #include "canonical.h"
 
@@ -14,6 +14,7 @@
 
 #define WORD_BYTES 7u   /* of a name in a word; the last byte of the word counts them */
 #define FEW_MEMBERS 24u /* up to these, insertion is the faster sort */
+#define MAX_RUNS 96u    /* 7 + 14 + ... + 7 * 68 bytes of names are more than a value has */
 
 struct canonical_level {
     bool object, some, mixed; /* mixed: some member belongs before the one ahead of it */
@@ -24,13 +25,15 @@ struct canonical {
     struct grid_canonical_room *room;
     size_t len, n_members, depth;
     bool bad_utf8;
+    uint64_t word; /* the first of the last name, of the member before word_of */
+    size_t word_of;
     struct canonical_level levels[GRID_CANONICAL_MAX_DEPTH];
 };
 
 static void put(struct canonical *canonical, const char *bytes, size_t len)
 {
     GRID_ASSERT(len <= sizeof canonical->room->out - canonical->len);
-    memcpy(canonical->room->out + canonical->len, bytes, len);
+    memmove(canonical->room->out + canonical->len, bytes, len); /* the bytes may come from out */
     canonical->len += len;
 }
 
@@ -98,9 +101,21 @@ static inline uint64_t bytes_equal(uint64_t word, unsigned char byte)
     return ~(((differ & low) + low) | differ | low);
 }
 
+/* name_word of a name that has an escape among its next bytes. */
+static uint64_t word_of_escapes(const char *out, uint16_t *at)
+{
+    const char *text = out + *at;
+    uint64_t word = 0;
+    unsigned n = 0;
+    for (int byte; n < WORD_BYTES && (byte = name_byte(&text)) >= 0; n++)
+        word |= (uint64_t)byte << 8 * (WORD_BYTES - n);
+    *at = (uint16_t)(text - out);
+    return word | (n + (n == WORD_BYTES && *text != '"'));
+}
+
 /* Takes up to WORD_BYTES decoded bytes of a name as a number that sorts as they do. Its last byte is how many there
  * are, or one more if others follow: so equal words of whole names mean equal names. */
-static uint64_t name_word(const char *out, uint16_t *at)
+static inline uint64_t name_word(const char *out, uint16_t *at)
 {
     const char *text = out + *at;
     uint64_t word;
@@ -116,12 +131,7 @@ static uint64_t name_word(const char *out, uint16_t *at)
         *at = (uint16_t)(*at + plain);
         return (word >> 8 >> 8 * (WORD_BYTES - plain) << 8 * (WORD_BYTES - plain) << 8) | plain;
     }
-    unsigned n = 0;
-    word = 0;
-    for (int byte; n < WORD_BYTES && (byte = name_byte(&text)) >= 0; n++)
-        word |= (uint64_t)byte << 8 * (WORD_BYTES - n);
-    *at = (uint16_t)(text - out);
-    return word | (n + (n == WORD_BYTES && *text != '"'));
+    return word_of_escapes(out, at);
 }
 
 /* A word that says that the name goes on behind it. */
@@ -130,59 +140,88 @@ static bool word_goes_on(uint64_t word)
     return (word & 0xFF) > WORD_BYTES;
 }
 
-/* By decoded UTF-8 bytes of the name. */
-static int compare_names(const char *out, struct grid_canonical_member a, struct grid_canonical_member b)
+/* The word of a member's name that begins `skip` bytes behind its quote. */
+static inline uint64_t member_word(const struct grid_canonical_room *room, uint16_t member, uint16_t skip)
 {
-    while (a.word == b.word && word_goes_on(a.word)) {
-        a.word = name_word(out, &a.at);
-        b.word = name_word(out, &b.at);
-    }
-    return (a.word > b.word) - (a.word < b.word);
+    uint16_t at = (uint16_t)(member + 1 + skip);
+    return name_word(room->out, &at);
 }
 
-static void sort_few(const struct grid_canonical_member *members, uint16_t *order, size_t n)
+/* By decoded UTF-8 bytes of the names; word_a and word_b are their first words. */
+static int compare_names(const char *out, uint16_t a, uint64_t word_a, uint16_t b, uint64_t word_b)
 {
-    for (size_t i = 1; i < n; i++) {
+    if (word_a == word_b && word_goes_on(word_a)) {
+        a++;
+        b++;
+        do {
+            word_a = name_word(out, &a);
+            word_b = name_word(out, &b);
+        } while (word_a == word_b && word_goes_on(word_a));
+    }
+    return (word_a > word_b) - (word_a < word_b);
+}
+
+/* Names that are equal are spelled alike here. */
+static bool same_name(const char *out, uint16_t a, uint16_t b)
+{
+    size_t i = 1;
+    for (; out[a + i] == out[b + i] && out[a + i] != '"'; i++) {
+        if (out[a + i] == '\\' && out[a + i + 1] == out[b + i + 1])
+            i++;
+    }
+    return out[a + i] == out[b + i];
+}
+
+static void sort_few(const struct grid_canonical_room *room, const uint16_t *members, uint16_t *order, size_t n,
+                     uint16_t skip)
+{
+    uint64_t words[FEW_MEMBERS];
+    for (size_t i = 0; i < n; i++) {
         uint16_t moved = order[i];
+        uint64_t word = member_word(room, members[moved], skip);
         size_t to = i;
-        for (; to > 0 && members[order[to - 1]].word > members[moved].word; to--)
+        for (; to > 0 && words[to - 1] > word; to--) {
             order[to] = order[to - 1];
+            words[to] = words[to - 1];
+        }
         order[to] = moved;
+        words[to] = word;
     }
 }
 
 /* By one byte of the words. */
-static void scatter(const struct grid_canonical_member *members, const uint16_t *from, uint16_t *to, size_t n,
-                    unsigned shift)
+static void scatter(const struct grid_canonical_room *room, const uint16_t *members, const uint16_t *from, uint16_t *to,
+                    size_t n, uint16_t skip, unsigned shift)
 {
     uint16_t at[256] = {0}, sum = 0;
     for (size_t i = 0; i < n; i++)
-        at[members[from[i]].word >> shift & 0xFF]++;
+        at[member_word(room, members[from[i]], skip) >> shift & 0xFF]++;
     for (size_t i = 0; i < 256; i++) {
         uint16_t count = at[i];
         at[i] = sum;
         sum = (uint16_t)(sum + count);
     }
     for (size_t i = 0; i < n; i++)
-        to[at[members[from[i]].word >> shift & 0xFF]++] = from[i];
+        to[at[member_word(room, members[from[i]], skip) >> shift & 0xFF]++] = from[i];
 }
 
-/* Sorts by word, equal ones as they stood: byte by byte from the last, for bytes that differ at all. */
-static void sort_words(struct grid_canonical_room *room, const struct grid_canonical_member *members, uint16_t *order,
-                       size_t n)
+/* Sorts by word, equal ones as they stood: byte by byte from the last, for bytes that differ at all. Words are made
+ * anew each time they are looked at: keeping them would take half of all the memory that keying may have. */
+static void sort_words(struct grid_canonical_room *room, const uint16_t *members, uint16_t *order, size_t n,
+                       uint16_t skip)
 {
-    uint64_t differ = 0;
     if (n <= FEW_MEMBERS) {
-        sort_few(members, order, n);
+        sort_few(room, members, order, n, skip);
         return;
     }
+    uint64_t first = member_word(room, members[order[0]], skip), differ = 0;
     for (size_t i = 1; i < n; i++)
-        differ |= members[order[i]].word ^ members[order[0]].word;
+        differ |= member_word(room, members[order[i]], skip) ^ first;
     uint16_t *from = order, *to = room->other;
     for (unsigned shift = 0; shift < 64; shift += 8) {
         if (!(differ >> shift & 0xFF))
             continue;
-        scatter(members, from, to, n, shift);
+        scatter(room, members, from, to, n, skip, shift);
         uint16_t *swap = from;
         from = to;
         to = swap;
@@ -191,35 +230,43 @@ static void sort_words(struct grid_canonical_room *room, const struct grid_canon
         memcpy(order, from, n * sizeof *order);
 }
 
-/* Puts order[first..end) in order by word and notes the runs of equal words. */
-static void sort_run(struct grid_canonical_room *room, struct grid_canonical_member *members, size_t first, size_t end)
-{
-    const uint16_t *order = room->order;
-    sort_words(room, members, room->order + first, end - first);
-    for (size_t i = first, from = first; i < end; from = i) {
-        while (i < end && members[order[i]].word == members[order[from]].word)
-            i++;
-        members[from].run = (uint16_t)i;
-    }
-}
+/* A run of members whose names begin alike, and how many bytes of them. */
+struct run {
+    uint16_t end, skip;
+};
 
-/* Sorts by name, equal ones as they came, into room->order: by the first word, then runs of equal words by the next. At
- * the end the runs are of equal names. */
-static void sort_members(struct grid_canonical_room *room, struct grid_canonical_member *members, size_t n)
+/* Sorts by name, equal ones as they came, into room->order: by the first word, then runs of equal words by the next.
+ * Runs lie inside one another: an inner one is shorter by a member, whose name has a word for each run around it, so
+ * that MAX_RUNS of them do not fit into a value. */
+static void sort_members(struct grid_canonical_room *room, const uint16_t *members, size_t n)
 {
-    const uint16_t *order = room->order;
+    struct run runs[MAX_RUNS];
+    size_t depth = 1;
+    uint16_t *order = room->order;
     for (size_t i = 0; i < n; i++)
-        room->order[i] = (uint16_t)i;
-    sort_run(room, members, 0, n);
+        order[i] = (uint16_t)i;
+    sort_words(room, members, order, n, 0);
+    runs[0] = (struct run){(uint16_t)n, 0};
     for (size_t i = 0; i < n;) {
-        size_t end = members[i].run;
-        if (end - i < 2 || !word_goes_on(members[order[i]].word)) {
+        while (runs[depth - 1].end <= i)
+            depth--;
+        struct run *in = &runs[depth - 1];
+        uint64_t word = member_word(room, members[order[i]], in->skip);
+        size_t end = i + 1;
+        while (end < in->end && member_word(room, members[order[end]], in->skip) == word)
+            end++;
+        if (end - i < 2 || !word_goes_on(word)) {
             i = end;
             continue;
         }
-        for (size_t k = i; k < end; k++)
-            members[order[k]].word = name_word(room->out, &members[order[k]].at);
-        sort_run(room, members, i, end);
+        uint16_t behind = (uint16_t)(members[order[i]] + 1 + in->skip);
+        (void)name_word(room->out, &behind); /* equal words are spelled alike, so this is true of all of the run */
+        struct run inner = {(uint16_t)end, (uint16_t)(behind - members[order[i]] - 1)};
+        if (end < in->end)
+            depth++;
+        GRID_ASSERT(depth <= MAX_RUNS);
+        runs[depth - 1] = inner;
+        sort_words(room, members, order + i, end - i, inner.skip);
     }
 }
 
@@ -227,19 +274,21 @@ static void sort_members(struct grid_canonical_room *room, struct grid_canonical
 static void close_object(struct canonical *canonical, const struct canonical_level *level)
 {
     struct grid_canonical_room *room = canonical->room;
-    struct grid_canonical_member *members = room->members + level->first;
+    uint16_t *members = room->members + level->first;
     size_t n = canonical->n_members - level->first, len = 0;
     canonical->n_members = level->first;
     if (!level->mixed)
         return;
-    members[n - 1].len = (uint16_t)(canonical->len - members[n - 1].start);
+    members[n] = (uint16_t)(canonical->len + 1); /* as if a comma and one more followed */
     sort_members(room, members, n);
-    for (size_t i = 0; i < n; i = members[i].run) {
-        const struct grid_canonical_member *last = &members[room->order[members[i].run - 1]];
+    for (size_t i = 0; i < n; i++) {
+        size_t member = room->order[i], start = members[member], bytes = members[member + 1] - 1u - start;
+        if (i + 1 < n && same_name(room->out, members[member], members[room->order[i + 1]]))
+            continue;
         if (len)
             room->sorted[len++] = ',';
-        memcpy(room->sorted + len, room->out + last->start, last->len);
-        len += last->len;
+        memcpy(room->sorted + len, room->out + start, bytes);
+        len += bytes;
     }
     memcpy(room->out + level->start + 1, room->sorted, len);
     canonical->len = level->start + 1 + len;
@@ -249,16 +298,21 @@ static void close_object(struct canonical *canonical, const struct canonical_lev
 static void settle_member(struct canonical *canonical, struct canonical_level *level)
 {
     struct grid_canonical_room *room = canonical->room;
-    struct grid_canonical_member *last = &room->members[canonical->n_members - 1];
-    last->at = (uint16_t)(last->start + 1);
-    last->word = name_word(room->out, &last->at);
+    uint16_t last = room->members[canonical->n_members - 1];
+    uint64_t word_ahead = canonical->word, word = member_word(room, last, 0);
+    bool known = canonical->word_of == canonical->n_members - 1; /* else an object was closed in between */
+    canonical->word = word;
+    canonical->word_of = canonical->n_members;
     if (!level->some)
         return;
-    int order = compare_names(room->out, last[-1], last[0]);
+    uint16_t ahead = room->members[canonical->n_members - 2];
+    if (!known)
+        word_ahead = member_word(room, ahead, 0);
+    int order = compare_names(room->out, ahead, word_ahead, last, word);
     level->mixed |= order > 0;
     if (order == 0) {
-        canonical->len = last[-1].start + (canonical->len - last->start); /* the name is there already */
-        canonical->n_members--;
+        canonical->len = ahead + (canonical->len - last); /* the name is there already */
+        canonical->word_of = --canonical->n_members;
     }
 }
 
@@ -270,13 +324,10 @@ static bool canonical_member(struct canonical *canonical, struct grid_json *json
     if (!grid_json_member(json, room->sorted, sizeof room->sorted, &name))
         return false;
     canonical->bad_utf8 |= !name.ptr; /* no name is too long for the room */
-    if (level->some) {
-        struct grid_canonical_member *last = &room->members[canonical->n_members - 1];
-        last->len = (uint16_t)(canonical->len - last->start);
+    if (level->some)
         put(canonical, ",", 1);
-    }
     GRID_ASSERT(canonical->n_members < sizeof room->members / sizeof room->members[0]);
-    room->members[canonical->n_members++].start = (uint16_t)canonical->len;
+    room->members[canonical->n_members++] = (uint16_t)canonical->len;
     put(canonical, "\"", 1);
     if (name.len)
         put_escaped(canonical, name);
@@ -352,7 +403,8 @@ enum grid_json_fault grid_canonical_write(struct grid_canonical_room *room, stru
 {
     struct canonical canonical;
     canonical.room = room;
-    canonical.len = canonical.n_members = canonical.depth = 0;
+    canonical.len = canonical.n_members = canonical.depth = canonical.word_of = 0;
+    canonical.word = 0;
     canonical.bad_utf8 = false;
     do {
         enum grid_json_kind kind = grid_json_peek(json);

@@ -13,25 +13,22 @@
 #define GRID_CANONICAL_MAX_BYTES 16384u /* values longer than this, as sent, are digested instead */
 #define GRID_CANONICAL_MAX_DEPTH 128u
 
-#define GRID_CANONICAL_MEMBERS (GRID_CANONICAL_MAX_BYTES / 5 + 2) /* "":0, is the shortest */
+/* Two neighbours of different names take 11 bytes at least: "":0,"a":0, */
+#define GRID_CANONICAL_MEMBERS (GRID_CANONICAL_MAX_BYTES / 11 * 2 + 5)
 
-/* Working memory (107 KiB, untouched when there are no such values). */
+/* Working memory (44 KiB, untouched when there are no such values). */
 struct grid_canonical_room {
     char out[GRID_CANONICAL_MAX_BYTES + 8]; /* 8 more may be looked at */
     union {
         char sorted[GRID_CANONICAL_MAX_BYTES + 8];
         uint16_t other[GRID_CANONICAL_MEMBERS]; /* while members are put in order */
     };
-    char decoded[GRID_CANONICAL_MAX_BYTES + 8]; /* for the caller: text that holds JSON */
-    struct grid_canonical_member {
-        uint64_t word;           /* the next bytes of the decoded name, see name_word */
-        uint16_t start, len, at; /* in out: "name":value; at: the bytes of the name behind the word */
-        uint16_t run;            /* of the place, not of the member: where the run that begins here ends */
-    } members[GRID_CANONICAL_MEMBERS];
-    uint16_t order[GRID_CANONICAL_MEMBERS]; /* members of the object that closes, by number */
+    uint16_t members[GRID_CANONICAL_MEMBERS]; /* of open objects, as they came: where "name":value begins in out */
+    uint16_t order[GRID_CANONICAL_MEMBERS];   /* of the object that closes: its members by number, in order */
 };
 
 /* Writes the value that `json` stands before, at most GRID_CANONICAL_MAX_BYTES as sent, into room->out and passes it.
+ * It may be read from room->out itself: what is written never overtakes what was read.
  * FINE; DEEP over GRID_CANONICAL_MAX_DEPTH levels; BAD_UTF8 of a string or name in it; or the reader's fault. */
 enum grid_json_fault grid_canonical_write(struct grid_canonical_room *room, struct grid_json *json, size_t *out_len);
 

@@ -30,6 +30,9 @@ uint64_t grid_hash_text(const struct grid_hash_seed *seed, struct grid_str text)
 
 /* n whole blocks behind one another, chained from *chain, which moves on: keys[i] is the chain behind block i. */
 void grid_hash_blocks(const struct grid_hash_seed *seed, const char *blocks, size_t n, uint64_t *chain, uint64_t *keys);
+/* The same on any machine, for tests. */
+void grid_hash_blocks_twin(const struct grid_hash_seed *seed, const char *blocks, size_t n, uint64_t *chain,
+                           uint64_t *keys);
 
 /* A digest of text that comes in pieces. */
 struct grid_hash_stream {

@@ -69,10 +69,22 @@ bool grid_json_enter(struct grid_json *json, enum grid_json_kind kind);
 /* The next element of the array that was entered: true and its value is next; false behind the closing bracket. */
 bool grid_json_element(struct grid_json *json);
 
-/* The next member of the object that was entered: true, its decoded name in room, and its value is next; false behind
- * the closing brace. A name over cap bytes or not valid UTF-8 is unread: {NULL,0}. The empty name is {room,0}. Names
- * are given in order and as often as they are sent: duplicates are the caller's business. */
+/* The next member of the object that was entered: true, its decoded name (in room or in place), and its value is next;
+ * false behind the closing brace. A name over cap bytes or not valid UTF-8 is unread: {NULL,0}. The empty name has a
+ * pointer. Names are given in order and as often as they are sent: duplicates are the caller's business. */
 bool grid_json_member(struct grid_json *json, char *room, size_t cap, struct grid_str *out_name);
+
+/* The same for who compares names with many: */
+struct grid_json_name {
+    struct grid_str text; /* decoded; {NULL,0}: over GRID_JSON_NAME_BYTES or not valid UTF-8 */
+    uint64_t head;        /* its first eight bytes as they stand in memory, zeros behind a shorter one */
+    char room[32];
+};
+#define GRID_JSON_NAME_BYTES 32u
+bool grid_json_named(struct grid_json *json, struct grid_json_name *out);
+/* Passes the name that is next and its colon if it is this one, spelled plainly; else false with nothing done. A guess
+ * that is right costs a comparison, where finding out the name costs the wait for its length. text has 24 bytes. */
+bool grid_json_named_so(struct grid_json *json, const char *text, size_t len);
 
 /* Passes the next value whole, checked against the grammar. False on a fault. */
 bool grid_json_skip(struct grid_json *json);
@@ -102,11 +114,13 @@ size_t grid_json_offset(const struct grid_json *json);
 
 /* ---- for prompts: tokens as sent, strings decoded piece by piece ------------------------------------------------ */
 
-/* A stretch of bytes over slices, handed out slice by slice. */
+/* A stretch of bytes over slices, handed out slice by slice; begun as a value that was passed. */
 struct grid_json_raw {
     struct grid_cursor from;
     size_t bytes; /* left */
-    bool high;    /* a string in which some byte is not ASCII */
+    bool high;    /* no string, or one in which some byte is not ASCII */
+    bool escaped; /* no string, or one with escapes */
+    uint8_t kind; /* enum grid_json_kind */
 };
 /* Passes the next value as grid_json_skip does and gives its bytes as sent (a string: with quotes and escapes). */
 bool grid_json_raw(struct grid_json *json, struct grid_json_raw *out_raw);
@@ -122,6 +136,8 @@ struct grid_json_decode {
 };
 /* Passes the next value, which must be a string, and prepares to decode it. False on a fault. */
 bool grid_json_decode(struct grid_json *json, struct grid_json_decode *out_decode);
+/* The same for a string that was passed. */
+void grid_json_decode_raw(const struct grid_json_raw *raw, struct grid_json_decode *out_decode);
 /* The next run, in place or in the struct's room; false at the end or when bad. */
 bool grid_json_decode_next(struct grid_json_decode *decode, struct grid_str *out_run);
 

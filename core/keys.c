@@ -6,9 +6,12 @@
  */
 #include "keys.h"
 
+#include "check.h"
 #include "prompt.h"
 
-#define LENGTH_BYTES 8u /* of the length ahead of a decoded name, least byte first */
+#define FIELD_END 0x1F
+#define DIGEST_MARK '#'
+#define SHORT_BYTES 16u
 
 struct chain {
     const struct grid_hash_seed *seed;
@@ -16,7 +19,7 @@ struct chain {
     uint64_t *keys;
     size_t n, fill;
     bool bad_utf8;
-    char block[GRID_BLOCK_BYTES];
+    char block[GRID_BLOCK_BYTES + sizeof(struct grid_tag)]; /* a tag may end behind the block */
 };
 
 static void chain_blocks(struct chain *chain, const char *blocks, size_t n)
@@ -28,7 +31,7 @@ static void chain_blocks(struct chain *chain, const char *blocks, size_t n)
 /* Bytes that the stream may still take. */
 static size_t chain_room(const struct chain *chain)
 {
-    return (GRID_MAX_KEYS - chain->n) * GRID_BLOCK_BYTES - chain->fill;
+    return chain->n < GRID_MAX_KEYS ? (GRID_MAX_KEYS - chain->n) * GRID_BLOCK_BYTES - chain->fill : 0;
 }
 
 static void chain_feed(struct chain *chain, const char *bytes, size_t len)
@@ -62,8 +65,42 @@ static void chain_feed(struct chain *chain, const char *bytes, size_t len)
         memcpy(chain->block, bytes + whole * GRID_BLOCK_BYTES, chain->fill);
 }
 
+/* The block is full, and some bytes of the next may stand behind it. */
+static void chain_turn(struct chain *chain)
+{
+    chain->fill -= GRID_BLOCK_BYTES;
+    if (chain->n == GRID_MAX_KEYS)
+        return;
+    chain_blocks(chain, chain->block, 1);
+    memcpy(chain->block, chain->block + GRID_BLOCK_BYTES, sizeof(struct grid_tag));
+}
+
+/* A tag is copied whole, which is one step whatever its length. */
+static inline void chain_tag(struct chain *chain, const struct grid_tag *tag)
+{
+    memcpy(chain->block + chain->fill, tag, sizeof *tag);
+    chain->fill += tag->len;
+    if (GRID_UNLIKELY(chain->fill >= GRID_BLOCK_BYTES))
+        chain_turn(chain);
+}
+
+static inline void chain_byte(struct chain *chain, char byte)
+{
+    chain->block[chain->fill++] = byte;
+    if (GRID_UNLIKELY(chain->fill == GRID_BLOCK_BYTES))
+        chain_turn(chain);
+}
+
+static inline void chain_number(struct chain *chain, uint64_t number)
+{
+    memcpy(chain->block + chain->fill, &number, sizeof number);
+    chain->fill += sizeof number;
+    if (GRID_UNLIKELY(chain->fill >= GRID_BLOCK_BYTES))
+        chain_turn(chain);
+}
+
 /* UTF-8 is judged on the bytes that are used and no others, so that slices never show. */
-static void chain_raw(struct chain *chain, struct grid_json_raw raw)
+static void chain_slices(struct chain *chain, struct grid_json_raw raw)
 {
     struct grid_str piece;
     uint32_t utf8 = 0;
@@ -77,6 +114,32 @@ static void chain_raw(struct chain *chain, struct grid_json_raw raw)
     }
 }
 
+static void chain_raw(struct chain *chain, const struct grid_json_raw *raw)
+{
+    if (!raw->high && (size_t)(raw->from.end - raw->from.at) >= raw->bytes)
+        chain_feed(chain, raw->from.at, raw->bytes);
+    else
+        chain_slices(chain, *raw);
+}
+
+/* A name without its quotes. Most are short, and all of a short stretch is copied in one step. */
+static void chain_plain_name(struct chain *chain, const struct grid_json_raw *raw)
+{
+    size_t len = raw->bytes - 2;
+    chain_number(chain, len);
+    if (len <= SHORT_BYTES && raw->from.end - raw->from.at > (ptrdiff_t)SHORT_BYTES) {
+        memcpy(chain->block + chain->fill, raw->from.at + 1, SHORT_BYTES);
+        chain->fill += len;
+        if (GRID_UNLIKELY(chain->fill >= GRID_BLOCK_BYTES))
+            chain_turn(chain);
+        return;
+    }
+    struct grid_json_raw name = *raw;
+    name.from.at++;
+    name.bytes = len;
+    chain_slices(chain, name);
+}
+
 static void chain_digest(struct chain *chain, struct grid_json_raw raw)
 {
     struct grid_hash_stream stream;
@@ -88,43 +151,47 @@ static void chain_digest(struct chain *chain, struct grid_json_raw raw)
             utf8 = grid_utf8_feed(utf8, piece.ptr, piece.len);
         grid_hash_stream_feed(&stream, piece);
     }
-    uint64_t digest = grid_hash_stream_end(&stream);
     chain->bad_utf8 |= utf8 != 0;
-    chain_feed(chain, (const char *)&digest, sizeof digest);
+    chain_byte(chain, DIGEST_MARK);
+    chain_number(chain, grid_hash_stream_end(&stream));
 }
 
 static void chain_name(struct chain *chain, struct grid_json_decode name, size_t bytes)
 {
-    char length[LENGTH_BYTES];
     struct grid_str run;
-    for (size_t i = 0; i < LENGTH_BYTES; i++)
-        length[i] = (char)((uint64_t)bytes >> 8 * i & 0xFF);
-    chain_feed(chain, length, sizeof length);
+    chain_number(chain, bytes);
     while (grid_json_decode_next(&name, &run))
         chain_feed(chain, run.ptr, run.len);
 }
 
 static void chain_piece(struct chain *chain, const struct grid_piece *piece)
 {
+    chain_tag(chain, piece->tag);
     switch (piece->kind) {
     case GRID_PIECE_LITERAL:
-    case GRID_PIECE_CANONICAL:
-        chain_feed(chain, piece->text.ptr, piece->text.len);
         return;
-    case GRID_PIECE_RAW:
-        chain_raw(chain, piece->raw);
-        return;
+    case GRID_PIECE_NAME:
+        chain_plain_name(chain, piece->raw);
+        break;
     case GRID_PIECE_DECODED:
         chain_name(chain, piece->name, piece->name_bytes);
-        return;
+        break;
+    case GRID_PIECE_CANONICAL:
+        chain_feed(chain, piece->text.ptr, piece->text.len);
+        break;
+    case GRID_PIECE_RAW:
+        chain_raw(chain, piece->raw);
+        break;
     case GRID_PIECE_DIGEST:
-        chain_digest(chain, piece->raw);
-        return;
+        chain_digest(chain, *piece->raw);
+        break;
     }
+    chain_byte(chain, FIELD_END);
 }
 
-/* What the chain begins with: the model, and the salt or that there is none. */
-static uint64_t chain_start(const struct grid_hash_seed *seed, struct grid_str model, const struct grid_prompt *prompt)
+/* What is folded into every key: the model, and the salt or that there is none. They may stand at the end of a body, so
+ * the chain does without them. */
+static uint64_t key_space(const struct grid_hash_seed *seed, struct grid_str model, const struct grid_prompt *prompt)
 {
     uint64_t salt = 0;
     if (prompt->has_salt) {
@@ -139,15 +206,26 @@ static uint64_t chain_start(const struct grid_hash_seed *seed, struct grid_str m
     return grid_hash_mix(seed, grid_hash_text(seed, model), salt);
 }
 
-static enum grid_reason chain_prompt(struct chain *chain, struct grid_prompt *prompt)
+static void chain_prompt(struct chain *chain, struct grid_prompt *prompt)
 {
     const struct grid_piece *piece;
-    while (chain->n < GRID_MAX_KEYS && !chain->bad_utf8 && (piece = grid_prompt_next(prompt)))
-        chain_piece(chain, piece);
-    if (chain->bad_utf8)
-        return GRID_REASON_BAD_UTF8;
+    do {
+        chain->n = chain->fill = 0;
+        chain->last = 0;
+        chain->bad_utf8 = false;
+        while (chain->n < GRID_MAX_KEYS && !chain->bad_utf8 && (piece = grid_prompt_next(prompt)))
+            chain_piece(chain, piece);
+    } while (grid_prompt_close(prompt));
+}
+
+static enum grid_reason reason_of(const struct chain *chain, const struct grid_prompt *prompt, bool has_model)
+{
     if (prompt->reason != GRID_REASON_NONE)
         return prompt->reason;
+    if (chain->bad_utf8)
+        return GRID_REASON_BAD_UTF8;
+    if (!has_model)
+        return GRID_REASON_NO_MODEL;
     return chain->n == 0 ? GRID_REASON_TOO_SHORT : GRID_REASON_NONE;
 }
 
@@ -177,23 +255,21 @@ void grid_keys_make(const struct grid_hash_seed *seed, enum grid_api api, const 
         return; /* nothing in the body can matter */
     memset(&memo, 0, sizeof memo);
     grid_prompt_open(&prompt, want_keys ? api : GRID_API_NONE, slices, n_slices, cut, &memo, &room);
+    struct chain chain;
+    chain.seed = seed;
+    chain.keys = keys;
+    chain_prompt(&chain, &prompt);
     if (!model.ptr && prompt.has_model) {
         model = (struct grid_str){prompt.model, prompt.model_len};
         set_model(out, model);
     }
     if (!want_keys)
         return;
-    out->reason = prompt.reason;
-    if (prompt.reason != GRID_REASON_NONE)
+    out->reason = reason_of(&chain, &prompt, model.ptr);
+    if (out->reason != GRID_REASON_NONE)
         return;
-    struct chain chain;
-    chain.seed = seed;
-    chain.keys = keys;
-    chain.n = chain.fill = 0;
-    chain.bad_utf8 = false;
-    chain.last = chain_start(seed, model, &prompt);
-    out->reason = chain_prompt(&chain, &prompt);
-    if (!model.ptr && (out->reason == GRID_REASON_NONE || out->reason == GRID_REASON_TOO_SHORT))
-        out->reason = GRID_REASON_NO_MODEL;
-    out->n = out->reason == GRID_REASON_NONE ? (uint32_t)chain.n : 0;
+    uint64_t space = key_space(seed, model, &prompt);
+    out->n = (uint32_t)chain.n;
+    for (size_t i = 0; i < chain.n; i++)
+        keys[i] = grid_hash_mix(seed, keys[i], space);
 }

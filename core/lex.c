@@ -1,17 +1,13 @@
 /*
- * lex.c - the scans behind lex.h
+ * lex.c - cursors, strings, numbers and UTF-8
  *
- * Story     The hot loop is grid_lex_plain: almost every byte of a prompt is inside a string and ends no run, so 64
- *           bytes are looked at together where SSE2 is there (every x86-64). All other steps are a byte at a time.
+ * Story     Almost every byte of a prompt is inside a string; scan.c looks at many of them together. All other steps
+ *           are a byte at a time.
  */
 #include "lex.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-#define LAST_CONTROL 0x1F /* bytes up to this may not stand in a string unescaped */
-#define MEMO_BYTES 16u    /* strings shorter than this are faster passed again than remembered */
+#define RUNG_BYTES 1024u /* the same of arrays */
+#define MEMO_BYTES 256u  /* strings shorter than this are faster passed again than remembered */
 
 void grid_cursor_init(struct grid_cursor *cursor, const struct grid_str *slices, size_t n_slices)
 {
@@ -37,97 +33,6 @@ size_t grid_cursor_offset(const struct grid_cursor *cursor)
 {
     return cursor->through - (size_t)(cursor->end - cursor->at);
 }
-
-const char *grid_lex_plain_twin(const char *at, const char *end, unsigned char *high)
-{
-    unsigned char seen = 0;
-    for (; at < end; at++) {
-        unsigned char byte = (unsigned char)*at;
-        if (byte == '"' || byte == '\\' || byte <= LAST_CONTROL)
-            break;
-        seen |= byte;
-    }
-    *high |= seen;
-    return at;
-}
-
-#ifdef __SSE2__
-/* All ones in each byte that ends a plain run. */
-static inline __m128i plain_stops(__m128i bytes)
-{
-    __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
-    __m128i slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
-    __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(LAST_CONTROL)), bytes);
-    return _mm_or_si128(_mm_or_si128(quote, slash), control);
-}
-
-/* Looks at 16 bytes: where the run ends among them, or NULL. */
-static inline const char *plain_sixteen(const char *at, unsigned *high_bits)
-{
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
-    unsigned stops = (unsigned)_mm_movemask_epi8(plain_stops(bytes));
-    unsigned bits = (unsigned)_mm_movemask_epi8(bytes);
-    if (!stops) {
-        *high_bits |= bits;
-        return NULL;
-    }
-    unsigned before = (unsigned)__builtin_ctz(stops);
-    *high_bits |= bits & ((1u << before) - 1u);
-    return at + before;
-}
-
-/* Passes 64 bytes at a time while none of them ends the run. */
-static inline const char *plain_far(const char *at, const char *end, unsigned *high_bits)
-{
-    __m128i seen = _mm_setzero_si128();
-    for (; end - at >= 64; at += 64) {
-        __m128i a = _mm_loadu_si128((const __m128i *)(const void *)at);
-        __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(at + 16));
-        __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(at + 32));
-        __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(at + 48));
-        __m128i stops =
-            _mm_or_si128(_mm_or_si128(plain_stops(a), plain_stops(b)), _mm_or_si128(plain_stops(c), plain_stops(d)));
-        if (_mm_movemask_epi8(stops))
-            break;
-        seen = _mm_or_si128(seen, _mm_or_si128(_mm_or_si128(a, b), _mm_or_si128(c, d)));
-    }
-    *high_bits |= (unsigned)_mm_movemask_epi8(seen);
-    return at;
-}
-
-const char *grid_lex_plain(const char *at, const char *end, unsigned char *high)
-{
-    unsigned high_bits = 0;
-    const char *stop = NULL;
-    /* Names and other short strings end in the first 16 bytes. */
-    if (end - at >= 16 && !(stop = plain_sixteen(at, &high_bits))) {
-        at = plain_far(at + 16, end, &high_bits);
-        while (end - at >= 16 && !(stop = plain_sixteen(at, &high_bits)))
-            at += 16;
-    }
-    *high |= high_bits ? 0x80 : 0;
-    return stop ? stop : grid_lex_plain_twin(at, end, high);
-}
-
-/* grid_lex_plain of MEMO_BYTES bytes. */
-static inline const char *plain_near(const char *at, unsigned char *high)
-{
-    unsigned high_bits = 0;
-    const char *stop = plain_sixteen(at, &high_bits);
-    *high |= high_bits ? 0x80 : 0;
-    return stop ? stop : at + MEMO_BYTES;
-}
-#else
-static inline const char *plain_near(const char *at, unsigned char *high)
-{
-    return grid_lex_plain_twin(at, at + MEMO_BYTES, high);
-}
-
-const char *grid_lex_plain(const char *at, const char *end, unsigned char *high)
-{
-    return grid_lex_plain_twin(at, end, high);
-}
-#endif
 
 const char *grid_lex_space(const char *at, const char *end)
 {
@@ -206,19 +111,96 @@ unsigned grid_lex_escape_step(unsigned state, char byte)
     return known ? GRID_LEX_ESCAPE_DONE : GRID_LEX_ESCAPE_BAD;
 }
 
+/* Bytes of the escape that begins at a backslash; 0 when it is cut by the end or wrong: string_rest tells which. */
+static inline size_t escape_bytes(const char *at, const char *end)
+{
+    if (end - at < 2)
+        return 0;
+    switch (at[1]) {
+    case '"':
+    case '\\':
+    case '/':
+    case 'b':
+    case 'f':
+    case 'n':
+    case 'r':
+    case 't':
+        return 2;
+    case 'u':
+        break;
+    default:
+        return 0;
+    }
+    if (end - at < 6)
+        return 0;
+    bool whole = hex_digit(at[2]) >= 0 && hex_digit(at[3]) >= 0 && hex_digit(at[4]) >= 0 && hex_digit(at[5]) >= 0;
+    return whole ? 6 : 0;
+}
+
+/* Takes the escapes among 64 bytes, and what they hide, out of the marks: as far as the string's end, or *out_stop when
+ * an escape reaches behind the 64 bytes or (stuck) is cut or wrong. True when there was one. */
+static inline bool pass_escapes(const char *at, const char *end, struct grid_scan_marks *found, uint64_t *stops,
+                                size_t *out_stop, bool *out_stuck)
+{
+    bool some = false;
+    while (found->slashes) {
+        size_t slash = (size_t)__builtin_ctzll(found->slashes);
+        if (*stops & (((uint64_t)1 << slash) - 1))
+            break; /* behind the end of the string */
+        size_t bytes = escape_bytes(at + slash, end);
+        some = true;
+        if (slash + bytes >= GRID_SCAN_WIDE || bytes == 0) {
+            *out_stop = slash + bytes;
+            *out_stuck = bytes == 0;
+            *stops = 0;
+            break;
+        }
+        uint64_t behind = ~(uint64_t)0 << (slash + bytes);
+        found->slashes &= behind;
+        *stops &= behind;
+    }
+    return some;
+}
+
+/* Passes what it can of a string's inside in one slice: true behind the closing quote; else *at_io is where
+ * string_rest goes on: the end of the slice, an escape that is cut or wrong, or a control byte. */
+static bool string_here(const char **at_io, const char *end, unsigned *traits)
+{
+    const char *at = *at_io;
+    bool done = false, stuck = false, far_high = false, escaped = false;
+    uint64_t high = 0;
+    while (!done && !stuck && at < end) {
+        size_t n = (size_t)(end - at) < GRID_SCAN_WIDE ? (size_t)(end - at) : GRID_SCAN_WIDE;
+        struct grid_scan_marks found = grid_scan_marks(at, n);
+        uint64_t stops = found.quotes | found.controls;
+        size_t stop = n;
+        if (found.slashes)
+            escaped |= pass_escapes(at, end, &found, &stops, &stop, &stuck);
+        if (stops) {
+            stop = (size_t)__builtin_ctzll(stops);
+            done = at[stop] == '"';
+            stuck = !done;
+        }
+        high |= stop < GRID_SCAN_WIDE ? found.high & (((uint64_t)1 << stop) - 1) : found.high;
+        at += stop + done;
+        if (!done && !stuck) /* a string that did not end here tends to go on */
+            at = grid_scan_inside(at, end, &far_high, &escaped);
+    }
+    *traits |= (high || far_high ? GRID_LEX_HIGH : 0u) | (escaped ? GRID_LEX_ESCAPED : 0u);
+    *at_io = at;
+    return done;
+}
+
 /* To behind the closing quote, from anywhere between tokens of the string. */
-static enum grid_lex_result string_rest(struct grid_cursor *cursor, unsigned char *high)
+static enum grid_lex_result string_rest(struct grid_cursor *cursor, unsigned *traits)
 {
     for (;;) {
         if (!grid_cursor_settle(cursor))
             return GRID_LEX_ENDED;
-        cursor->at = grid_lex_plain(cursor->at, cursor->end, high);
+        if (string_here(&cursor->at, cursor->end, traits))
+            return GRID_LEX_DONE;
         if (cursor->at == cursor->end)
             continue;
-        if (*cursor->at == '"') {
-            cursor->at++;
-            return GRID_LEX_DONE;
-        }
         if (*cursor->at != '\\')
             return GRID_LEX_BAD;
         cursor->at++;
@@ -229,43 +211,85 @@ static enum grid_lex_result string_rest(struct grid_cursor *cursor, unsigned cha
     }
 }
 
-static struct grid_lex_note *memo_note(struct grid_lex_memo *memo, size_t start)
+/* Fibonacci hashing: offsets in one body are often evenly spaced. */
+static uint64_t mixed(size_t offset)
 {
-    /* Fibonacci hashing: offsets of strings in one body are often evenly spaced. */
-    uint64_t mixed = (uint64_t)start * 0x9E3779B97F4A7C15u;
-    return &memo->notes[(mixed >> 32) % GRID_LEX_MEMO_SLOTS];
+    return (uint64_t)offset * 0x9E3779B97F4A7C15u;
 }
 
-enum grid_lex_result grid_lex_string(struct grid_cursor *cursor, struct grid_lex_memo *memo, bool *out_high)
+static struct grid_lex_note *memo_note(struct grid_lex_memo *memo, size_t start)
 {
-    unsigned char high = 0;
+    return &memo->notes[(mixed(start) >> 32) % GRID_LEX_MEMO_SLOTS];
+}
+
+static size_t rung_place(const struct grid_lex_memo *memo, size_t start)
+{
+    return (mixed(start) >> 32) % sizeof memo->rung_of;
+}
+
+void grid_lex_rung_note(struct grid_lex_memo *memo, size_t rung, size_t base, size_t start, size_t end)
+{
+    struct grid_lex_rung *kept = &memo->rungs[rung];
+    if (end > UINT32_MAX || end - start < RUNG_BYTES)
+        return;
+    /* What lies ahead of the look was left behind. Of arrays on one level the longest counts: the others are at most
+     * half of what they lie in, which bounds how often a byte of them is passed. */
+    if (kept->start > base && kept->end - kept->start > end - start)
+        return;
+    *kept = (struct grid_lex_rung){(uint32_t)start, (uint32_t)end};
+    memo->rung_of[rung_place(memo, start)] = (uint8_t)rung;
+    memo->has_rungs = true;
+}
+
+bool grid_lex_rung_jump(const struct grid_lex_memo *memo, struct grid_cursor *cursor)
+{
     size_t start = grid_cursor_offset(cursor);
-    struct grid_lex_note *note = NULL;
-    if (memo && cursor->end - cursor->at >= (ptrdiff_t)MEMO_BYTES) {
-        const char *near = cursor->at + MEMO_BYTES;
-        const char *stop = plain_near(cursor->at, &high);
-        if (stop < near && *stop == '"') { /* most strings of a body are names and other short things */
-            cursor->at = stop + 1;
-            *out_high = high & 0x80;
-            return GRID_LEX_DONE;
-        }
-        note = memo_note(memo, start);
-        if (note->start == start) {
-            cursor->at = note->at;
-            cursor->end = note->end;
-            cursor->next = note->next;
-            cursor->through = note->through;
-            *out_high = note->high;
-            return GRID_LEX_DONE;
-        }
-        cursor->at = stop;
+    const struct grid_lex_rung *kept = &memo->rungs[memo->rung_of[rung_place(memo, start)]];
+    if (kept->start != start || kept->end == 0)
+        return false;
+    while (cursor->through < kept->end) {
+        struct grid_str slice = cursor->slices[cursor->next++];
+        cursor->at = slice.ptr;
+        cursor->end = slice.ptr + slice.len;
+        cursor->through += slice.len;
     }
-    enum grid_lex_result result = string_rest(cursor, &high);
-    *out_high = high & 0x80;
-    if (note && result == GRID_LEX_DONE && cursor->next <= UINT32_MAX)
-        *note =
-            (struct grid_lex_note){start, cursor->at, cursor->end, cursor->through, (uint32_t)cursor->next, *out_high};
+    cursor->at = cursor->end - (cursor->through - kept->end);
+    return true;
+}
+
+/* A string that is not short. */
+static enum grid_lex_result string_noted(struct grid_cursor *cursor, struct grid_lex_memo *memo, unsigned *out_traits)
+{
+    size_t start = grid_cursor_offset(cursor);
+    struct grid_lex_note *note = memo ? memo_note(memo, start) : NULL;
+    if (note && note->start == start && start > 0) {
+        cursor->at = note->at;
+        cursor->next = note->next;
+        cursor->end = cursor->slices[note->next - 1].ptr + cursor->slices[note->next - 1].len;
+        cursor->through = note->through;
+        *out_traits = note->traits;
+        return GRID_LEX_DONE;
+    }
+    *out_traits = 0;
+    enum grid_lex_result result = string_rest(cursor, out_traits);
+    if (note && result == GRID_LEX_DONE && cursor->next <= UINT32_MAX &&
+        grid_cursor_offset(cursor) - start >= MEMO_BYTES)
+        *note = (struct grid_lex_note){start, cursor->at, cursor->through, (uint32_t)cursor->next, *out_traits};
     return result;
+}
+
+enum grid_lex_result grid_lex_text(struct grid_cursor *cursor, struct grid_lex_memo *memo, unsigned *out_traits)
+{
+    if (cursor->end - cursor->at >= (ptrdiff_t)GRID_SCAN_NEAR) {
+        unsigned char high = 0;
+        const char *stop = grid_scan_near(cursor->at, &high);
+        if (stop && *stop == '"') { /* most strings of a body are names and other short things */
+            cursor->at = stop + 1;
+            *out_traits = high & 0x80 ? GRID_LEX_HIGH : 0;
+            return GRID_LEX_DONE;
+        }
+    }
+    return string_noted(cursor, memo, out_traits);
 }
 
 static enum grid_lex_number number_start(enum grid_lex_number state, char byte)

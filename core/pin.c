@@ -97,7 +97,7 @@ void grid_pin_conversation(const struct grid_sites *sites, struct grid_str model
     bool best_local = false;
     for (size_t i = 0; i < n; i++) {
         const struct grid_site *site = &first[i];
-        if (!site->candidate->admitted)
+        if (!site->candidate->admitted || !grid_sites_serves(site->candidate->place, GRID_LIT("/v1/conversations")))
             continue;
         bool local = grid_str_eq(site->candidate->site, sites->config->serving->serving->local_site);
         if (best && (local != best_local ? best_local : !ahead(site, best)))

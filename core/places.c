@@ -2,7 +2,7 @@
  * places.c - where the clusters of a serving config are: `clusters` (our form) and `peers` (the operator's)
  *
  * Story     serving.c's table of fields hands over here for the two lists. Endpoints, TLS, how queue depths are read,
- *           health checks.
+ *           health checks, the credential, which paths a cluster serves.
  * Source    behaviour.md J.2, O.23; design.md 7.
  * Not here  Candidates, and whether their clusters are there (serving.c).
  */
@@ -15,8 +15,13 @@
 #define DEFAULT_SIGNALS_MS 2000u
 #define DEFAULT_HEALTH_INTERVAL_MS 5000u
 #define DEFAULT_HEALTH_TIMEOUT_MS 2000u
+#define DEFAULT_HEALTHY 1u
+#define DEFAULT_UNHEALTHY 2u
+#define MAX_THRESHOLD 100u
+#define MAX_PATHS 64u
 #define MS_WORDS "a whole number of milliseconds from 1 to 86400000"
 #define NAME_WORDS "a name of 1 to 256 bytes"
+#define THRESHOLD_WORDS "a whole number from 1 to 100"
 #define PATH_WORDS "a path of 1 to 1023 bytes"
 
 /* `null` and `false` both say "none". */
@@ -168,6 +173,18 @@ static const struct grid_field health_fields[] = {
      .least = 1,
      .most = MAX_MS,
      .accepts = MS_WORDS},
+    {.name = "healthy_threshold",
+     .read = grid_fields_whole,
+     .at = IN_HEALTH(healthy_threshold),
+     .least = 1,
+     .most = MAX_THRESHOLD,
+     .accepts = THRESHOLD_WORDS},
+    {.name = "unhealthy_threshold",
+     .read = grid_fields_whole,
+     .at = IN_HEALTH(unhealthy_threshold),
+     .least = 1,
+     .most = MAX_THRESHOLD,
+     .accepts = THRESHOLD_WORDS},
 };
 
 static void read_health(struct grid_fields *in, const struct grid_field *field, void *object)
@@ -176,6 +193,43 @@ static void read_health(struct grid_fields *in, const struct grid_field *field, 
     (void)field;
     if (!take_false(in))
         (void)grid_fields_object(in, health_fields, COUNT(health_fields), &cluster->health, NULL);
+}
+
+static const struct grid_field credential_fields[] = {
+    {.name = "bearer_path",
+     .read = grid_values_text,
+     .at = offsetof(struct grid_serving_cluster, bearer_path),
+     .required = true,
+     .most = GRID_FIELDS_PATH_BYTES,
+     .accepts = PATH_WORDS},
+};
+
+static void read_credential(struct grid_fields *in, const struct grid_field *field, void *object)
+{
+    (void)field;
+    (void)grid_fields_object(in, credential_fields, COUNT(credential_fields), object, NULL);
+}
+
+/* Compared with a request's path without its query, so there is none in them. */
+static void read_paths(struct grid_fields *in, const struct grid_field *field, void *object)
+{
+    struct grid_serving_cluster *cluster = object;
+    static const struct grid_field path = {.at = 0};
+    struct grid_fields_walk walk;
+    if (!grid_fields_list(in, 1, MAX_PATHS, field->accepts, &walk))
+        return;
+    struct grid_str *paths = grid_values_take(in, walk.n, sizeof *paths);
+    while (grid_fields_next(in, &walk)) {
+        if (!paths) {
+            (void)grid_json_skip(&in->json);
+            continue;
+        }
+        grid_values_url_path(in, &path, &paths[walk.i]);
+        if (paths[walk.i].ptr && memchr(paths[walk.i].ptr, '?', paths[walk.i].len))
+            grid_fields_bad(in, "a path that starts with '/', without blanks and query");
+    }
+    cluster->paths = paths;
+    cluster->n_paths = paths ? walk.n : 0;
 }
 
 /* As a candidate: the name's place, for a name that another cluster has. */
@@ -202,9 +256,9 @@ static const struct grid_field cluster_fields[] = {
     {.name = "tls", .read = read_tls, .null_ok = true},
     {.name = "signals", .read = read_signals},
     {.name = "health", .read = read_health, .null_ok = true},
-    LATER("credential"),
+    {.name = "credential", .read = read_credential, .null_ok = true},
+    {.name = "paths", .read = read_paths, .null_ok = true, .accepts = "a list of 1 to 64 paths"},
     LATER("model_alias"),
-    LATER("paths"),
 };
 
 static const struct grid_serving_cluster cluster_defaults = {
@@ -212,7 +266,10 @@ static const struct grid_serving_cluster cluster_defaults = {
                 .interval_ms = DEFAULT_SIGNALS_MS,
                 .timeout_ms = DEFAULT_SIGNALS_MS,
                 .divisor = 1},
-    .health = {.interval_ms = DEFAULT_HEALTH_INTERVAL_MS, .timeout_ms = DEFAULT_HEALTH_TIMEOUT_MS},
+    .health = {.interval_ms = DEFAULT_HEALTH_INTERVAL_MS,
+               .timeout_ms = DEFAULT_HEALTH_TIMEOUT_MS,
+               .healthy_threshold = DEFAULT_HEALTHY,
+               .unhealthy_threshold = DEFAULT_UNHEALTHY},
 };
 
 void grid_places_clusters(struct grid_fields *in, const struct grid_field *field, void *object)

@@ -1,8 +1,9 @@
 /*
  * prompt.c - walks a body, frame by frame
  *
- * Story     Opening looks at the whole body once. Lists and objects that are open then stand on a short stack of
- *           frames, so pulling a piece is a step of a loop and nothing recurses. What a step writes is in rows.c.
+ * Story     Lists and objects that are open stand on a short stack of frames, so pulling a piece is a step of a loop
+ *           and nothing recurses. What a step writes is in rows.c. The body's own members are read by one reader; while
+ *           the list that ends the stream is walked early, that list's frame has it.
  */
 #include "prompt.h"
 
@@ -11,20 +12,28 @@
 /* A text block of a system list that one client changes on each request (behaviour.md O.17). */
 static const struct grid_str billing = {"x-anthropic-billing-header", 26};
 
+/* The frame that was or is above the body's own is that of the list that ends the stream, and it is read early. */
+static bool is_early_list(const struct grid_prompt *prompt)
+{
+    return prompt->early && prompt->n_frames == 1 && prompt->frames[0].step == prompt->frames[0].n_steps;
+}
+
 /* ---- walking ---------------------------------------------------------------------------------------------------- */
 
 /* A block of a system list that is not part of the prompt. Only its first bytes are decoded, and their UTF-8 is not
  * judged: whether the block is skipped must not depend on what is behind them. */
-static bool is_billing(struct grid_prompt *prompt, const struct grid_prompt_frame *frame)
+static bool is_billing(const struct grid_prompt_frame *frame)
 {
     struct grid_json_decode decode;
     struct grid_str run;
     size_t len = 0;
-    const char *type = frame->object->variants[frame->row].type;
-    if (!type || !grid_str_eq(grid_str_of(type), GRID_LIT("text")) || !grid_rows_has(&frame->fields, F_text) ||
-        grid_rows_place(prompt, frame->object->reads, &frame->fields, F_text) != GRID_JSON_STRING ||
-        !grid_json_decode(&prompt->json, &decode))
+    if (!grid_str_eq(frame->object->variants[frame->row].type, GRID_LIT("text")) ||
+        !grid_rows_has(&frame->fields, F_text))
         return false;
+    const struct grid_json_raw *text = grid_rows_value(&frame->fields, F_text);
+    if (text->kind != GRID_JSON_STRING)
+        return false;
+    grid_json_decode_raw(text, &decode);
     decode.high = false;
     while (len < billing.len && grid_json_decode_next(&decode, &run)) {
         size_t some = run.len < billing.len - len ? run.len : billing.len - len;
@@ -35,21 +44,36 @@ static bool is_billing(struct grid_prompt *prompt, const struct grid_prompt_fram
     return len == billing.len;
 }
 
-static void step_list(struct grid_prompt *prompt, struct grid_prompt_frame *frame)
+/* Behind a list. A nested one ends inside an element of the list around it: the reader passes what is left there, which
+ * was looked at when the element was opened. */
+static void leave_list(struct grid_prompt *prompt, struct grid_prompt_frame *frame)
 {
-    if (grid_json_element(&frame->json)) {
-        size_t level = prompt->n_frames;
-        grid_rows_open(prompt, &frame->json, frame->object);
-        if (frame->system && prompt->n_frames > level && prompt->reason == GRID_REASON_NONE &&
-            is_billing(prompt, &prompt->frames[level]))
-            prompt->n_frames = level;
-        return;
-    }
+    struct grid_json_name name;
     if (frame->json.fault != GRID_JSON_FINE)
         grid_rows_refuse(prompt, GRID_REASON_NOT_JSON);
-    prompt->n_frames--;
-    if (frame->behind.len)
+    if (frame->nested > 0) {
+        while (grid_json_named(&frame->json, &name))
+            grid_json_skip(&frame->json);
         grid_rows_push(prompt, frame->behind);
+        frame->nested--;
+        return;
+    }
+    prompt->n_frames--;
+    if (is_early_list(prompt))
+        prompt->body = frame->json;
+}
+
+static void step_list(struct grid_prompt *prompt, struct grid_prompt_frame *frame)
+{
+    if (!grid_json_element(&frame->json)) {
+        leave_list(prompt, frame);
+        return;
+    }
+    size_t level = prompt->n_frames;
+    grid_rows_open(prompt, &frame->json, frame->order, frame->object);
+    if (frame->system && frame->nested == 0 && prompt->n_frames > level && prompt->reason == GRID_REASON_NONE &&
+        is_billing(&prompt->frames[level]))
+        prompt->n_frames = level;
 }
 
 static void step(struct grid_prompt *prompt)
@@ -76,17 +100,20 @@ const struct grid_piece *grid_prompt_next(struct grid_prompt *prompt)
     return NULL;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------------- */
+/* ---- opening and closing ---------------------------------------------------------------------------------------- */
 
 /* The last `model` of the body, when it is a text. One over GRID_MODEL_MAX_BYTES is a model too, but none that could be
  * served: any text of that length stands for it. */
 static void read_model(struct grid_prompt *prompt, const struct grid_prompt_frame *top)
 {
     struct grid_str model;
-    if (!grid_rows_has(&top->fields, F_model) ||
-        grid_rows_place(prompt, top->object->reads, &top->fields, F_model) != GRID_JSON_STRING)
+    if (!grid_rows_has(&top->fields, F_model))
         return;
-    enum grid_json_fault fault = grid_json_text(&prompt->json, prompt->model, GRID_MODEL_MAX_BYTES, &model);
+    const struct grid_json_raw *value = grid_rows_value(&top->fields, F_model);
+    if (value->kind != GRID_JSON_STRING)
+        return;
+    enum grid_json_fault fault =
+        grid_json_text(grid_rows_reader(prompt, value), prompt->model, GRID_MODEL_MAX_BYTES, &model);
     if (fault == GRID_JSON_BAD_UTF8)
         grid_rows_refuse(prompt, GRID_REASON_BAD_UTF8);
     if (fault == GRID_JSON_LONG) {
@@ -102,59 +129,131 @@ static void read_model(struct grid_prompt *prompt, const struct grid_prompt_fram
 static void read_salt(struct grid_prompt *prompt, const struct grid_prompt_frame *top)
 {
     size_t bytes;
-    if (!grid_rows_has(&top->fields, F_cache_salt))
-        return;
-    grid_rows_place(prompt, top->object->reads, &top->fields, F_cache_salt);
-    prompt->has_salt = grid_rows_measure(prompt, &prompt->salt, &bytes);
+    if (grid_rows_has(&top->fields, F_cache_salt))
+        prompt->has_salt =
+            grid_rows_measure(prompt, grid_rows_value(&top->fields, F_cache_salt), &prompt->salt, &bytes);
 }
 
-/* The one look at the whole body. Returns why there are no keys, if that is known by now. */
-static enum grid_reason look(struct grid_prompt *prompt, struct grid_json *json, struct grid_prompt_frame *top,
-                             bool cut)
+/* The field of the list that the stream ends with. */
+static enum field last_field(const struct grid_prompt_object *top)
 {
-    enum grid_json_kind kind = GRID_JSON_NOTHING;
-    if (!grid_cursor_settle(&json->cursor))
-        return cut ? GRID_REASON_BODY_TOO_LARGE : GRID_REASON_EMPTY;
-    kind = grid_json_peek(json);
-    if (kind == GRID_JSON_OBJECT)
-        grid_rows_scan(json, top->object->reads, &top->fields);
-    else if (kind != GRID_JSON_NOTHING)
-        grid_json_skip(json);
-    bool whole = grid_json_finish(json);
-    if (whole || (cut && json->fault == GRID_JSON_ENDED))
+    if (top->n_variants == 0)
+        return F_none;
+    const struct row *last = &top->variants[0].rows[top->variants[0].n_rows - 1];
+    return last->rule == RULE_LIST || last->rule == RULE_INPUT ? last->field : F_none;
+}
+
+/* Notes the fields of the body, from where its reader stands. True: it stands before `last`, a list that was not met
+ * before. */
+static bool scan_body(struct grid_prompt *prompt, enum field last)
+{
+    struct grid_json_name name;
+    struct grid_prompt_frame *top = &prompt->frames[0];
+    struct grid_json *body = &prompt->body;
+    while (grid_json_named(body, &name)) {
+        enum field field = grid_rows_field(top->object->reads, &name);
+        if (field == last && field != F_none && grid_json_peek(body) == GRID_JSON_ARRAY &&
+            !(top->fields.seen >> field & 1)) {
+            grid_rows_note_list(&top->fields, field, body);
+            return true;
+        }
+        bool passed = field == F_none ? grid_json_skip(body) : grid_rows_note(&top->fields, field, body);
+        if (!passed)
+            return false;
+    }
+    return false;
+}
+
+/* Why there are no keys, as far as the body's own members tell, now that they were read. */
+static enum grid_reason judge(struct grid_prompt *prompt, struct grid_prompt_frame *top)
+{
+    bool whole = grid_json_finish(&prompt->body);
+    if (whole || (prompt->cut && prompt->body.fault == GRID_JSON_ENDED))
         read_model(prompt, top);
-    if (cut)
+    if (prompt->cut)
         return GRID_REASON_BODY_TOO_LARGE;
     if (!whole)
         return GRID_REASON_NOT_JSON;
-    if (kind != GRID_JSON_OBJECT)
+    if (prompt->kind != GRID_JSON_OBJECT)
         return GRID_REASON_NOT_OBJECT;
     return top->fields.twice ? GRID_REASON_DUPLICATE_FIELD : GRID_REASON_NONE;
+}
+
+/* The body was read to its end. False: there are no keys whatever the pieces say. */
+static bool finish(struct grid_prompt *prompt)
+{
+    struct grid_prompt_frame *top = &prompt->frames[0];
+    prompt->reason = GRID_REASON_NONE;
+    prompt->n_frames = prompt->n_queue = prompt->queue_at = 0;
+    enum grid_reason reason = judge(prompt, top);
+    if (reason != GRID_REASON_NONE)
+        prompt->reason = reason; /* outranks a fault of the model */
+    if (prompt->reason != GRID_REASON_NONE || top->object->n_variants == 0)
+        return false;
+    read_salt(prompt, top);
+    return prompt->reason == GRID_REASON_NONE;
+}
+
+static void begin_walk(struct grid_prompt *prompt)
+{
+    struct grid_prompt_frame *top = &prompt->frames[0];
+    prompt->n_frames = 1;
+    top->step = 0;
+    top->n_steps = top->object->variants[0].n_rows;
+}
+
+bool grid_prompt_close(struct grid_prompt *prompt)
+{
+    struct grid_prompt_frame *top = &prompt->frames[0];
+    enum grid_reason walked = prompt->reason;
+    if (!prompt->early)
+        return false;
+    prompt->early = false;
+    if (top->step < top->n_steps) { /* refused before the list was begun */
+        grid_json_skip(&prompt->body);
+    } else if (prompt->n_frames > 1) {
+        prompt->body = prompt->frames[1].json;
+        while (grid_json_element(&prompt->body))
+            grid_json_skip(&prompt->body);
+    }
+    (void)scan_body(prompt, F_none);
+    if (!finish(prompt))
+        return false;
+    const uint64_t unordered = BIT(model) | BIT(cache_salt);
+    if (top->fields.present & ~prompt->ahead & ~unordered) {
+        begin_walk(prompt);
+        return true;
+    }
+    prompt->reason = walked;
+    return false;
 }
 
 void grid_prompt_open(struct grid_prompt *prompt, enum grid_api api, const struct grid_str *slices, size_t n_slices,
                       bool cut, struct grid_lex_memo *memo, struct grid_canonical_room *room)
 {
-    struct grid_json json;
     prompt->reason = GRID_REASON_NONE;
-    prompt->has_model = prompt->has_salt = false;
+    prompt->has_model = prompt->has_salt = prompt->early = false;
+    prompt->cut = cut;
     prompt->model_len = 0;
     prompt->room = room;
     prompt->n_frames = prompt->n_queue = prompt->queue_at = 0;
-    grid_json_init(&json, slices, n_slices);
-    json.memo = memo;
-    prompt->json = json;
+    grid_json_init(&prompt->body, slices, n_slices);
+    prompt->body.memo = memo;
+    prompt->json = prompt->body;
     struct grid_prompt_frame *top = grid_rows_frame(prompt);
     top->object = grid_rows_top(api);
-    top->fields.seen = top->fields.present = 0;
-    top->fields.twice = false;
-    enum grid_reason reason = look(prompt, &json, top, cut);
-    if (reason != GRID_REASON_NONE)
-        prompt->reason = reason; /* outranks a fault of the model */
-    if (prompt->reason != GRID_REASON_NONE || api == GRID_API_NONE) {
+    grid_rows_no_fields(&top->fields);
+    if (!grid_cursor_settle(&prompt->body.cursor)) {
         prompt->n_frames = 0;
+        prompt->reason = cut ? GRID_REASON_BODY_TOO_LARGE : GRID_REASON_EMPTY;
         return;
     }
-    top->n_steps = top->object->variants[0].n_rows;
-    read_salt(prompt, top);
+    prompt->kind = grid_json_peek(&prompt->body);
+    if (grid_json_enter(&prompt->body, GRID_JSON_OBJECT))
+        prompt->early = scan_body(prompt, cut ? F_none : last_field(top->object));
+    else if (prompt->kind != GRID_JSON_NOTHING)
+        grid_json_skip(&prompt->body);
+    prompt->ahead = top->fields.present;
+    if (prompt->early || finish(prompt))
+        begin_walk(prompt);
 }

@@ -28,7 +28,10 @@ enum field {
     F_none = N_FIELDS
 };
 _Static_assert(N_FIELDS <= 64, "fields are bits of one word");
-static const struct grid_str field_names[N_FIELDS] = {
+static const struct field_name {
+    char text[24]; /* zeros behind it */
+    size_t len;
+} field_names[N_FIELDS] = {
 #define FIELD_NAME(name) {#name, sizeof #name - 1},
     FIELDS(FIELD_NAME)
 #undef FIELD_NAME
@@ -61,23 +64,23 @@ struct row {
     enum rule rule;
     enum field field;
     enum need need;
-    const char *tag;                        /* begins the field in the stream; media take their part's type */
+    struct grid_tag tag;                    /* begins the field in the stream */
     const struct grid_prompt_object *inner; /* of elements, or of the object */
-    enum field keys[3];                     /* RULE_MEDIA, ended by F_none */
+    enum field keys[4];                     /* RULE_MEDIA, ended by F_none */
     enum grid_reason reason;                /* RULE_REFUSED */
-    const char *behind;                     /* RULE_CONTENT: closes what may be nested */
+    const struct grid_tag *behind;          /* RULE_CONTENT of what may be nested, its last row: closes it */
 };
 
 struct variant {
-    const char *type; /* NULL: any */
+    struct grid_str type; /* {NULL,0}: any */
     const struct row *rows;
     size_t n_rows;
 };
 
 struct grid_prompt_object {
     uint64_t reads;
-    uint64_t one_of;        /* at least one of these must be present */
-    const char *plain_type; /* the type of an object without one; NULL: type is required */
+    uint64_t one_of;            /* at least one of these must be present */
+    struct grid_str plain_type; /* the type of an object without one; {NULL,0}: type is required */
     const struct variant *variants;
     size_t n_variants;
 };
@@ -90,30 +93,37 @@ struct grid_prompt_object {
 #define ROWS(name, ...) static const struct row name[] = {__VA_ARGS__}
 #define PLAIN(name, fields, ...)                                                                                       \
     static const struct row name##_rows[] = {__VA_ARGS__};                                                             \
-    static const struct variant name##_only[] = {{NULL, name##_rows, COUNT(name##_rows)}};                             \
+    static const struct variant name##_only[] = {{{NULL, 0}, name##_rows, COUNT(name##_rows)}};                        \
     static const struct grid_prompt_object name = {.reads = (fields), .variants = name##_only, .n_variants = 1}
 #define VARIANT(type, rows)                                                                                            \
     {                                                                                                                  \
-        type, rows, COUNT(rows)                                                                                        \
+        {type, sizeof type - 1}, rows, COUNT(rows)                                                                     \
     }
 #define NOTHING(type)                                                                                                  \
     {                                                                                                                  \
-        type, NULL, 0                                                                                                  \
+        {type, sizeof type - 1}, NULL, 0                                                                               \
+    }
+#define TAG(text) /* begins a field */                                                                                 \
+    {                                                                                                                  \
+        text "\x1F", sizeof text                                                                                       \
+    }
+#define MEDIA(field_, tag_, ...)                                                                                       \
+    {                                                                                                                  \
+        .rule = RULE_MEDIA, .field = F_##field_, .tag = tag_, .keys = { __VA_ARGS__, F_none }                          \
     }
 
 /* Shared rows. */
-ROWS(text_rows, ROW(TEXT, text, REQUIRED, .tag = "text\x1F"));
-ROWS(refusal_rows, ROW(TEXT, refusal, REQUIRED, .tag = "text\x1F"));
-ROWS(audio_rows, {.rule = RULE_MEDIA, .field = F_input_audio, .keys = {F_data, F_none}});
+ROWS(text_rows, ROW(TEXT, text, REQUIRED, .tag = TAG("text")));
+ROWS(refusal_rows, ROW(TEXT, refusal, REQUIRED, .tag = TAG("text")));
+ROWS(audio_rows, MEDIA(input_audio, TAG("input_audio"), F_data));
 
 /* ---- Chat Completions (C.4) */
 
-static const struct row chat_image_rows[] = {{.rule = RULE_MEDIA, .field = F_image_url, .keys = {F_url, F_none}}};
-static const struct row chat_video_rows[] = {{.rule = RULE_MEDIA, .field = F_video_url, .keys = {F_url, F_none}}};
-static const struct row chat_sound_rows[] = {{.rule = RULE_MEDIA, .field = F_audio_url, .keys = {F_url, F_none}}};
-static const struct row chat_file_rows[] = {
-    {.rule = RULE_MEDIA, .field = F_file, .keys = {F_file_data, F_file_id, F_none}}};
-static const struct row chat_embeds_rows[] = {{.rule = RULE_EMBEDS, .field = F_image_embeds}};
+ROWS(chat_image_rows, MEDIA(image_url, TAG("image_url"), F_url));
+ROWS(chat_video_rows, MEDIA(video_url, TAG("video_url"), F_url));
+ROWS(chat_sound_rows, MEDIA(audio_url, TAG("audio_url"), F_url));
+ROWS(chat_file_rows, MEDIA(file, TAG("file"), F_file_data, F_file_id));
+ROWS(chat_embeds_rows, ROW(EMBEDS, image_embeds, REQUIRED, .tag = TAG("image_embeds")));
 static const struct variant chat_parts[] = {
     VARIANT("text", text_rows),
     VARIANT("refusal", refusal_rows),
@@ -131,10 +141,10 @@ static const struct grid_prompt_object chat_part = {
     .n_variants = COUNT(chat_parts),
 };
 
-PLAIN(chat_function, BIT(name) | BIT(arguments), ROW(NAME, name, REQUIRED, .tag = "call\x1F"),
-      ROW(ARGUMENTS, arguments, OPTIONAL, .tag = "arguments\x1F"));
-PLAIN(chat_custom, BIT(name) | BIT(input), ROW(NAME, name, REQUIRED, .tag = "call\x1F"),
-      ROW(ARGUMENTS, input, OPTIONAL, .tag = "arguments\x1F"));
+PLAIN(chat_function, BIT(name) | BIT(arguments), ROW(NAME, name, REQUIRED, .tag = TAG("call")),
+      ROW(ARGUMENTS, arguments, OPTIONAL, .tag = TAG("arguments")));
+PLAIN(chat_custom, BIT(name) | BIT(input), ROW(NAME, name, REQUIRED, .tag = TAG("call")),
+      ROW(ARGUMENTS, input, OPTIONAL, .tag = TAG("arguments")));
 static const struct row chat_call_rows[] = {ROW(OBJECT, function, OPTIONAL, .inner = &chat_function),
                                             ROW(OBJECT, custom, OPTIONAL, .inner = &chat_custom)};
 static const struct variant chat_call_only[] = {VARIANT(NULL, chat_call_rows)};
@@ -143,35 +153,36 @@ static const struct grid_prompt_object chat_call = {.reads = BIT(function) | BIT
                                                     .variants = chat_call_only,
                                                     .n_variants = 1};
 
-PLAIN(chat_message, BIT(role) | BIT(content) | BIT(tool_calls), ROW(NAME, role, REQUIRED, .tag = "role\x1F"),
-      ROW(CONTENT, content, OPTIONAL, .tag = "text\x1F", .inner = &chat_part),
+PLAIN(chat_message, BIT(role) | BIT(content) | BIT(tool_calls), ROW(NAME, role, REQUIRED, .tag = TAG("role")),
+      ROW(CONTENT, content, OPTIONAL, .tag = TAG("text"), .inner = &chat_part),
       ROW(LIST, tool_calls, OPTIONAL, .inner = &chat_call));
 PLAIN(chat_top,
       BIT(model) | BIT(cache_salt) | BIT(chat_template) | BIT(chat_template_kwargs) | BIT(documents) | BIT(tools) |
           BIT(messages),
-      ROW(SENT, chat_template, OPTIONAL, .tag = "chat_template\x1F"),
-      ROW(CANONICAL, chat_template_kwargs, OPTIONAL, .tag = "chat_template_kwargs\x1F"),
-      ROW(CANONICAL, documents, OPTIONAL, .tag = "documents\x1F"), ROW(CANONICAL, tools, OPTIONAL, .tag = "tools\x1F"),
-      ROW(LIST, messages, REQUIRED, .inner = &chat_message));
+      ROW(SENT, chat_template, OPTIONAL, .tag = TAG("chat_template")),
+      ROW(CANONICAL, chat_template_kwargs, OPTIONAL, .tag = TAG("chat_template_kwargs")),
+      ROW(CANONICAL, documents, OPTIONAL, .tag = TAG("documents")),
+      ROW(CANONICAL, tools, OPTIONAL, .tag = TAG("tools")), ROW(LIST, messages, REQUIRED, .inner = &chat_message));
 
 /* ---- Completions (C.5) */
 
-PLAIN(completions_top, BIT(model) | BIT(cache_salt) | BIT(prompt), ROW(PROMPT, prompt, REQUIRED, .tag = "text\x1F"));
+PLAIN(completions_top, BIT(model) | BIT(cache_salt) | BIT(prompt), ROW(PROMPT, prompt, REQUIRED, .tag = TAG("text")));
 
 /* ---- Anthropic Messages (C.6) */
 
 static const struct grid_prompt_object messages_block;
-static const struct row block_source_rows[] = {
-    {.rule = RULE_MEDIA, .field = F_source, .keys = {F_data, F_url, F_file_id}}};
-ROWS(block_use_rows, ROW(NAME, name, REQUIRED, .tag = "call\x1F"),
-     ROW(CANONICAL, input, OPTIONAL, .tag = "arguments\x1F"));
+ROWS(block_image_rows, MEDIA(source, TAG("image"), F_data, F_url, F_file_id));
+ROWS(block_document_rows, MEDIA(source, TAG("document"), F_data, F_url, F_file_id));
+ROWS(block_use_rows, ROW(NAME, name, REQUIRED, .tag = TAG("call")),
+     ROW(CANONICAL, input, OPTIONAL, .tag = TAG("arguments")));
+static const struct grid_tag result_end = TAG("end\x1F");
 static const struct row block_result_rows[] = {
-    {.rule = RULE_MARK, .field = F_none, .tag = "result\x1F\x1F"},
-    {.rule = RULE_CONTENT, .field = F_content, .tag = "text\x1F", .inner = &messages_block, .behind = "end\x1F\x1F"}};
+    {.rule = RULE_MARK, .field = F_none, .tag = TAG("result\x1F")},
+    {.rule = RULE_CONTENT, .field = F_content, .tag = TAG("text"), .inner = &messages_block, .behind = &result_end}};
 static const struct variant messages_blocks[] = {
     VARIANT("text", text_rows),
-    VARIANT("image", block_source_rows),
-    VARIANT("document", block_source_rows),
+    VARIANT("image", block_image_rows),
+    VARIANT("document", block_document_rows),
     VARIANT("tool_use", block_use_rows),
     VARIANT("tool_result", block_result_rows),
     NOTHING("thinking"),
@@ -182,19 +193,17 @@ static const struct grid_prompt_object messages_block = {
     .variants = messages_blocks,
     .n_variants = COUNT(messages_blocks),
 };
-PLAIN(messages_message, BIT(role) | BIT(content), ROW(NAME, role, REQUIRED, .tag = "role\x1F"),
-      ROW(CONTENT, content, NULLABLE, .tag = "text\x1F", .inner = &messages_block));
+PLAIN(messages_message, BIT(role) | BIT(content), ROW(NAME, role, REQUIRED, .tag = TAG("role")),
+      ROW(CONTENT, content, NULLABLE, .tag = TAG("text"), .inner = &messages_block));
 PLAIN(messages_top, BIT(model) | BIT(cache_salt) | BIT(tools) | BIT(system) | BIT(messages),
-      ROW(CANONICAL, tools, OPTIONAL, .tag = "tools\x1F"),
-      ROW(CONTENT, system, OPTIONAL, .tag = "text\x1F", .inner = &messages_block),
+      ROW(CANONICAL, tools, OPTIONAL, .tag = TAG("tools")),
+      ROW(CONTENT, system, OPTIONAL, .tag = TAG("text"), .inner = &messages_block),
       ROW(LIST, messages, REQUIRED, .inner = &messages_message));
 
 /* ---- Responses (C.7) */
 
-static const struct row input_image_rows[] = {
-    {.rule = RULE_MEDIA, .field = F_none, .keys = {F_image_url, F_file_id, F_none}}};
-static const struct row input_file_rows[] = {
-    {.rule = RULE_MEDIA, .field = F_none, .keys = {F_file_data, F_file_id, F_file_url}}};
+ROWS(input_image_rows, MEDIA(none, TAG("input_image"), F_image_url, F_file_id));
+ROWS(input_file_rows, MEDIA(none, TAG("input_file"), F_file_data, F_file_id, F_file_url));
 static const struct variant responses_parts[] = {
     VARIANT("input_text", text_rows),       VARIANT("output_text", text_rows),
     VARIANT("refusal", refusal_rows),       VARIANT("input_image", input_image_rows),
@@ -206,14 +215,14 @@ static const struct grid_prompt_object responses_part = {
     .variants = responses_parts,
     .n_variants = COUNT(responses_parts),
 };
-ROWS(item_message_rows, ROW(NAME, role, REQUIRED, .tag = "role\x1F"),
-     ROW(CONTENT, content, OPTIONAL, .tag = "text\x1F", .inner = &responses_part));
-ROWS(item_call_rows, ROW(NAME, name, REQUIRED, .tag = "call\x1F"),
-     ROW(ARGUMENTS, arguments, OPTIONAL, .tag = "arguments\x1F"));
-ROWS(item_custom_rows, ROW(NAME, name, REQUIRED, .tag = "call\x1F"),
-     ROW(ARGUMENTS, input, OPTIONAL, .tag = "arguments\x1F"));
-static const struct row item_output_rows[] = {{.rule = RULE_MARK, .field = F_none, .tag = "result\x1F\x1F"},
-                                              ROW(OUTPUT, output, REQUIRED, .tag = "text\x1F")};
+ROWS(item_message_rows, ROW(NAME, role, REQUIRED, .tag = TAG("role")),
+     ROW(CONTENT, content, OPTIONAL, .tag = TAG("text"), .inner = &responses_part));
+ROWS(item_call_rows, ROW(NAME, name, REQUIRED, .tag = TAG("call")),
+     ROW(ARGUMENTS, arguments, OPTIONAL, .tag = TAG("arguments")));
+ROWS(item_custom_rows, ROW(NAME, name, REQUIRED, .tag = TAG("call")),
+     ROW(ARGUMENTS, input, OPTIONAL, .tag = TAG("arguments")));
+static const struct row item_output_rows[] = {{.rule = RULE_MARK, .field = F_none, .tag = TAG("result\x1F")},
+                                              ROW(OUTPUT, output, REQUIRED, .tag = TAG("text"))};
 static const struct variant responses_items[] = {
     VARIANT("message", item_message_rows),
     VARIANT("function_call", item_call_rows),
@@ -224,7 +233,7 @@ static const struct variant responses_items[] = {
 };
 static const struct grid_prompt_object responses_item = {
     .reads = BIT(type) | BIT(role) | BIT(content) | BIT(name) | BIT(arguments) | BIT(input) | BIT(output),
-    .plain_type = "message",
+    .plain_type = {"message", 7},
     .variants = responses_items,
     .n_variants = COUNT(responses_items),
 };
@@ -234,8 +243,9 @@ PLAIN(responses_top,
       {.rule = RULE_REFUSED, .field = F_previous_response_id, .reason = GRID_REASON_STORED_STATE},
       {.rule = RULE_REFUSED, .field = F_conversation, .reason = GRID_REASON_STORED_STATE},
       {.rule = RULE_REFUSED, .field = F_prompt, .reason = GRID_REASON_PROMPT_TEMPLATE},
-      ROW(CANONICAL, tools, OPTIONAL, .tag = "tools\x1F"), ROW(SENT, instructions, OPTIONAL, .tag = "instructions\x1F"),
-      ROW(INPUT, input, REQUIRED, .tag = "text\x1F", .inner = &responses_item));
+      ROW(CANONICAL, tools, OPTIONAL, .tag = TAG("tools")),
+      ROW(SENT, instructions, OPTIONAL, .tag = TAG("instructions")),
+      ROW(INPUT, input, REQUIRED, .tag = TAG("text"), .inner = &responses_item));
 
 /* ---- all */
 

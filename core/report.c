@@ -114,19 +114,27 @@ static bool seen_before(const struct grid_sites *sites, size_t i)
     return false;
 }
 
-static void put_scores(struct text *text, const struct grid_sites *sites)
+/* `measured`: only sites whose queue is known; otherwise an unknown one is shown as infinite. */
+static void put_depths(struct text *text, const struct grid_sites *sites, const char *family, const char *help,
+                       bool measured)
 {
     for (size_t i = 0; i < sites->n_sites; i++) {
         const struct grid_stats_pair *pair = sites->sites[i].candidate->pair;
         char cluster[2 * GRID_MAX_NAME_BYTES + 4];
-        if (seen_before(sites, i))
+        if (seen_before(sites, i) || (measured && !isfinite(sites->sites[i].depth)))
             continue;
-        put_head(text, "grid_route_site_score", "Windowed worst queue depth that the last order of sites used.",
-                 "gauge");
+        put_head(text, family, help, "gauge");
         grid_stats_escape(grid_str_of(pair->cluster), cluster, sizeof cluster);
-        grid_buf_printf(text->out, "grid_route_site_score{site=\"%s\",cluster=\"%s\"} ", pair->site, cluster);
+        grid_buf_printf(text->out, "%s{site=\"%s\",cluster=\"%s\"} ", family, pair->site, cluster);
         put_number(text->out, sites->sites[i].depth);
     }
+}
+
+static void put_scores(struct text *text, const struct grid_sites *sites)
+{
+    put_depths(text, sites, "grid_route_site_score", "Windowed worst queue depth that the last order of sites used.",
+               false);
+    put_depths(text, sites, "grid_route_queue_depth", "Windowed worst queue depth, of sites that were measured.", true);
 }
 
 static void put_tables(struct text *text, const struct grid_config *config)

@@ -43,7 +43,9 @@ static bool keep_text(struct grid_ticket *t, struct grid_str path)
 {
     struct grid_str head, tail;
     split_path(t, path, &head, &tail);
-    size_t bytes = t->head.model.len + t->head.entry.len + head.len + tail.len, used = 0;
+    struct grid_str asked = t->sites->config->has_paths ? t->head.path : (struct grid_str){NULL, 0};
+    size_t bytes = t->head.model.len + t->head.entry.len + head.len + tail.len + asked.len, used = 0;
+    t->head.id = t->head.path = (struct grid_str){NULL, 0}; /* read by now, or kept below */
     if (bytes == 0)
         return true;
     char *copy = grid_take(t->router->alloc, bytes);
@@ -55,7 +57,7 @@ static bool keep_text(struct grid_ticket *t, struct grid_str path)
         t->stripped = append(copy, &used, head);
         t->stripped.len += append(copy, &used, tail).len;
     }
-    t->head.id = t->head.path = (struct grid_str){NULL, 0}; /* read by now */
+    t->head.path = append(copy, &used, asked);
     t->text = (struct grid_str){copy, bytes};
     return true;
 }
@@ -236,6 +238,21 @@ static bool answer_here(struct grid_ticket *t, struct grid_str model, bool count
     return true;
 }
 
+/* A cluster that serves some paths only is no candidate for others (behaviour.md O.47). */
+static bool serves(const struct grid_ticket *t, const struct grid_site *site)
+{
+    return !t->sites->config->has_paths || grid_sites_serves(site->candidate->place, t->head.path);
+}
+
+/* Whether the path, not the admission, is why the model has no candidate. */
+static bool nowhere(const struct grid_ticket *t)
+{
+    for (size_t i = 0; i < t->n_candidates; i++)
+        if (serves(t, &t->sites->sites[t->first_site + i]))
+            return false;
+    return true;
+}
+
 struct grid_candidate *grid_ticket_candidates(struct grid_ticket *t, size_t *out_n)
 {
     struct grid_str name = names_place(t) ? (struct grid_str){NULL, 0} : model_of(t); /* a pin has no choice */
@@ -248,7 +265,7 @@ struct grid_candidate *grid_ticket_candidates(struct grid_ticket *t, size_t *out
             const struct grid_site *site = &t->sites->sites[model->first + i];
             t->candidates[i] = (struct grid_candidate){.site = site->candidate->site,
                                                        .cluster = site->candidate->cluster,
-                                                       .admitted = site->candidate->admitted,
+                                                       .admitted = site->candidate->admitted && serves(t, site),
                                                        .depth = site->depth};
         }
     }
@@ -383,7 +400,9 @@ static void select_site(struct grid_ticket *t, bool peek, uint64_t now_ms)
     struct grid_choice choice;
     choose(t, peek, now_ms, &choice);
     if (!choice.taken) {
-        refuse(t, GRID_REPLY_NO_HEALTHY_SITE, GRID_VERDICT_NOT_READY, !peek);
+        bool none = nowhere(t);
+        refuse(t, none ? GRID_REPLY_MODEL_NOT_FOUND : GRID_REPLY_NO_HEALTHY_SITE,
+               none ? GRID_VERDICT_NO_ROUTE : GRID_VERDICT_NOT_READY, !peek);
         return;
     }
     d->outcome = choice.outcome;

@@ -5,7 +5,7 @@
  * Guards    `change`: one load, signal or refresh at a time; requests never take it. `now`: the pointer to the
  *           snapshot, held for a pointer copy and a count. Order: change, then now, or a table's lock; requests hold
  *           one lock at a time.
- * Not here  the steps of a request (route.c), of an answer (learn.c).
+ * Not here  the steps of a request (route.c), of a failover (move.c), of an answer (learn.c).
  */
 #ifndef GRID_ROUTER_H
 #define GRID_ROUTER_H

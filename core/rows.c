@@ -12,13 +12,11 @@
 
 #include "check.h"
 
-#define NAME_ROOM 32u /* longer than every name and type that is known */
+#define NAME_ROOM 32u /* longer than every type that is known */
 
-static const struct grid_str field_end = {"\x1F", 1};
-static const struct grid_str digest_mark = {"#", 1};
-static const struct grid_str media_mark = {"\x1F#", 2};
-/* What a message of role "user" begins with. */
-static const struct grid_str user_role = {"role\x1F\x04\0\0\0\0\0\0\0user\x1F", 5 + 8 + 4 + 1};
+/* What a message of role "user" begins with, and its text. */
+static const struct grid_tag user_text = {"role\x1F\x04\0\0\0\0\0\0\0user\x1Ftext\x1F", 5 + 8 + 4 + 1 + 5};
+
 void grid_rows_refuse(struct grid_prompt *prompt, enum grid_reason reason)
 {
     if (prompt->reason == GRID_REASON_NONE)
@@ -27,83 +25,106 @@ void grid_rows_refuse(struct grid_prompt *prompt, enum grid_reason reason)
 
 /* ---- pieces ----------------------------------------------------------------------------------------------------- */
 
-static struct grid_piece *push(struct grid_prompt *prompt, enum grid_piece_kind kind)
+static struct grid_piece *push(struct grid_prompt *prompt, enum grid_piece_kind kind, const struct grid_tag *tag)
 {
     GRID_ASSERT(prompt->n_queue < GRID_PROMPT_QUEUE);
     struct grid_piece *piece = &prompt->queue[prompt->n_queue++];
     piece->kind = kind;
+    piece->tag = tag;
     return piece;
 }
 
-static void push_text(struct grid_prompt *prompt, enum grid_piece_kind kind, struct grid_str text)
+void grid_rows_push(struct grid_prompt *prompt, const struct grid_tag *literal)
 {
-    push(prompt, kind)->text = text;
-}
-
-static void push_raw(struct grid_prompt *prompt, enum grid_piece_kind kind, struct grid_json_raw raw)
-{
-    push(prompt, kind)->raw = raw;
-}
-
-void grid_rows_push(struct grid_prompt *prompt, struct grid_str text)
-{
-    push_text(prompt, GRID_PIECE_LITERAL, text);
+    push(prompt, GRID_PIECE_LITERAL, literal);
 }
 
 /* ---- objects ---------------------------------------------------------------------------------------------------- */
 
-/* Fields of one object have places in the order of their bits. */
-static inline size_t field_slot(uint64_t reads, enum field field)
+enum field grid_rows_field(uint64_t reads, const struct grid_json_name *name)
 {
-    size_t slot = 0;
-    for (uint64_t below = reads & (((uint64_t)1 << field) - 1); below; below &= below - 1)
-        slot++;
-    return slot;
-}
-
-static enum field field_of(uint64_t reads, struct grid_str name)
-{
+    const size_t head_bytes = sizeof name->head;
     for (; reads; reads &= reads - 1) {
         int field = __builtin_ctzll(reads);
-        if (field_names[field].len == name.len && field_names[field].ptr[0] == name.ptr[0] &&
-            memcmp(field_names[field].ptr, name.ptr, name.len) == 0)
+        const struct field_name *known = &field_names[field];
+        uint64_t head;
+        memcpy(&head, known->text, sizeof head);
+        if (head == name->head && known->len == name->text.len &&
+            (known->len <= head_bytes ||
+             memcmp(known->text + head_bytes, name->text.ptr + head_bytes, known->len - head_bytes) == 0))
             return (enum field)field;
     }
     return F_none;
 }
 
-/* Passes the object that is next, noting where the fields of `reads` are; of a repeated one, the last. */
-void grid_rows_scan(struct grid_json *json, uint64_t reads, struct grid_prompt_fields *out)
+/* Where a field's value is noted. */
+static struct grid_json_raw *note(struct grid_prompt_fields *fields, enum field field)
 {
-    char room[NAME_ROOM];
-    struct grid_str name;
-    out->seen = out->present = 0;
-    out->twice = false;
-    if (!grid_json_enter(json, GRID_JSON_OBJECT))
-        return;
-    while (grid_json_member(json, room, sizeof room, &name)) {
-        enum field field = field_of(reads, name);
-        bool null = grid_json_peek(json) == GRID_JSON_NULL;
-        struct grid_cursor at = json->cursor;
-        if (!grid_json_skip(json))
-            return;
-        if (field == F_none)
-            continue;
-        uint64_t bit = (uint64_t)1 << field;
-        out->twice |= (out->seen & bit) != 0;
-        out->seen |= bit;
-        out->present = null ? out->present & ~bit : out->present | bit;
-        out->at[field_slot(reads, field)] = at;
+    uint64_t bit = (uint64_t)1 << field;
+    if (GRID_UNLIKELY(fields->seen & bit)) {
+        fields->twice = true;
+    } else {
+        GRID_DEAR_ASSERT(fields->n < GRID_PROMPT_FIELDS);
+        fields->place[field] = fields->n++;
+        fields->seen |= bit;
     }
+    return &fields->at[fields->place[field]];
 }
 
-/* Puts the prompt's reader before a field that is present; its kind. */
-enum grid_json_kind grid_rows_place(struct grid_prompt *prompt, uint64_t reads, const struct grid_prompt_fields *fields,
-                                    enum field field)
+bool grid_rows_note(struct grid_prompt_fields *fields, enum field field, struct grid_json *json)
 {
-    prompt->json.cursor = fields->at[field_slot(reads, field)];
-    prompt->json.fresh = false;
-    return grid_json_peek(&prompt->json);
+    uint64_t bit = (uint64_t)1 << field;
+    struct grid_json_raw *value = note(fields, field);
+    bool passed = grid_json_raw(json, value); /* noted where it stays: it is too large to be copied for each field */
+    fields->present = value->kind == GRID_JSON_NULL ? fields->present & ~bit : fields->present | bit;
+    return passed;
+}
+
+void grid_rows_note_list(struct grid_prompt_fields *fields, enum field field, const struct grid_json *json)
+{
+    *note(fields, field) =
+        (struct grid_json_raw){.from = json->cursor, .kind = GRID_JSON_ARRAY, .high = true, .escaped = true};
+    fields->present |= (uint64_t)1 << field;
+}
+
+void grid_rows_no_fields(struct grid_prompt_fields *out)
+{
+    out->seen = out->present = 0;
+    out->twice = false;
+    out->n = 0;
+}
+
+/* The next member: its field, or F_none; false behind the last. Objects of one list tend to have their members in one
+ * order, so the name at place i is first compared with the one that stood there before. */
+static inline bool next_field(struct grid_json *json, uint64_t reads, uint8_t *order, size_t i, enum field *out_field)
+{
+    struct grid_json_name name;
+    bool guess = order && i < GRID_PROMPT_GUESSES;
+    if (guess && order[i] != F_none &&
+        grid_json_named_so(json, field_names[order[i]].text, field_names[order[i]].len)) {
+        *out_field = (enum field)order[i];
+        return true;
+    }
+    if (!grid_json_named(json, &name))
+        return false;
+    *out_field = grid_rows_field(reads, &name);
+    if (guess)
+        order[i] = (uint8_t)*out_field;
+    return true;
+}
+
+/* Passes the object that is next, noting the fields of `reads`. order may be NULL. */
+static void scan(struct grid_json *json, uint64_t reads, uint8_t *order, struct grid_prompt_fields *out)
+{
+    enum field field;
+    grid_rows_no_fields(out);
+    if (!grid_json_enter(json, GRID_JSON_OBJECT))
+        return;
+    for (size_t i = 0; next_field(json, reads, order, i, &field); i++) {
+        bool passed = field == F_none ? grid_json_skip(json) : grid_rows_note(out, field, json);
+        if (!passed)
+            return;
+    }
 }
 
 bool grid_rows_has(const struct grid_prompt_fields *fields, enum field field)
@@ -111,16 +132,38 @@ bool grid_rows_has(const struct grid_prompt_fields *fields, enum field field)
     return field < F_none && (fields->present >> field & 1);
 }
 
+const struct grid_json_raw *grid_rows_value(const struct grid_prompt_fields *fields, enum field field)
+{
+    return &fields->at[fields->place[field]];
+}
+
+struct grid_json *grid_rows_reader(struct grid_prompt *prompt, const struct grid_json_raw *value)
+{
+    prompt->json.cursor = value->from;
+    prompt->json.fresh = false;
+    return &prompt->json;
+}
+
 struct grid_prompt_frame *grid_rows_frame(struct grid_prompt *prompt)
 {
-    if (prompt->n_frames == GRID_PROMPT_FRAMES) {
-        grid_rows_refuse(prompt, GRID_REASON_TOO_DEEP);
-        return NULL;
-    }
+    GRID_ASSERT(prompt->n_frames < GRID_PROMPT_FRAMES); /* the tables nest no deeper */
     struct grid_prompt_frame *frame = &prompt->frames[prompt->n_frames++];
     frame->list = frame->system = false;
-    frame->step = frame->n_steps = frame->row = 0;
+    frame->step = frame->n_steps = frame->row = frame->nested = 0;
     return frame;
+}
+
+/* The decoded text of a `type`; one that is too long to be known is empty. */
+static struct grid_str type_text(struct grid_prompt *prompt, const struct grid_json_raw *value, char room[NAME_ROOM])
+{
+    struct grid_str type = {room, 0};
+    if (value->kind != GRID_JSON_STRING)
+        grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
+    else if (!value->escaped && !value->high && value->from.end - value->from.at >= (ptrdiff_t)value->bytes)
+        type = (struct grid_str){value->from.at + 1, value->bytes - 2};
+    else if (grid_json_text(grid_rows_reader(prompt, value), room, NAME_ROOM, &type) == GRID_JSON_BAD_UTF8)
+        grid_rows_refuse(prompt, GRID_REASON_BAD_UTF8);
+    return type;
 }
 
 /* Which variant an object is, by its type; false with a reason. */
@@ -128,45 +171,37 @@ static bool choose_variant(struct grid_prompt *prompt, struct grid_prompt_frame 
 {
     const struct grid_prompt_object *object = frame->object;
     char room[NAME_ROOM];
-    struct grid_str type = grid_str_of(object->plain_type);
-    if (!object->variants[0].type) {
+    struct grid_str type = object->plain_type;
+    if (!object->variants[0].type.ptr) {
         frame->n_steps = object->variants[0].n_rows;
         return true;
     }
-    if (grid_rows_has(&frame->fields, F_type)) {
-        if (grid_rows_place(prompt, object->reads, &frame->fields, F_type) != GRID_JSON_STRING) {
-            grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
-            return false;
-        }
-        type = (struct grid_str){room, 0}; /* no variant, if it is too long to be one that is known */
-        if (grid_json_text(&prompt->json, room, sizeof room, &type) == GRID_JSON_BAD_UTF8)
-            grid_rows_refuse(prompt, GRID_REASON_BAD_UTF8);
-    } else if (!type.ptr) {
+    if (grid_rows_has(&frame->fields, F_type))
+        type = type_text(prompt, grid_rows_value(&frame->fields, F_type), room);
+    else if (!type.ptr)
         grid_rows_refuse(prompt, GRID_REASON_MISSING_FIELD);
-    }
-    for (size_t i = 0; i < object->n_variants; i++) {
-        if (grid_str_eq(grid_str_of(object->variants[i].type), type)) {
+    for (size_t i = 0; i < object->n_variants && prompt->reason == GRID_REASON_NONE; i++) {
+        if (grid_str_eq(object->variants[i].type, type)) {
             frame->row = i;
             frame->n_steps = object->variants[i].n_rows;
-            return prompt->reason == GRID_REASON_NONE;
+            return true;
         }
     }
     grid_rows_refuse(prompt, GRID_REASON_UNKNOWN_PART);
     return false;
 }
 
-/* Begins to walk the object that `json` stands before, and passes it there. */
-void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, const struct grid_prompt_object *object)
+void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, uint8_t *order,
+                    const struct grid_prompt_object *object)
 {
     if (grid_json_peek(json) != GRID_JSON_OBJECT) {
         grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
+        grid_json_skip(json);
         return;
     }
     struct grid_prompt_frame *frame = grid_rows_frame(prompt);
-    if (!frame)
-        return;
     frame->object = object;
-    grid_rows_scan(json, object->reads, &frame->fields);
+    scan(json, object->reads, order, &frame->fields);
     if (json->fault != GRID_JSON_FINE)
         grid_rows_refuse(prompt, GRID_REASON_NOT_JSON);
     if (frame->fields.twice)
@@ -179,60 +214,37 @@ void grid_rows_open(struct grid_prompt *prompt, struct grid_json *json, const st
 
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
-static struct grid_str tag_of(const struct row *row)
-{
-    return grid_str_of(row->tag);
-}
-
-/* The token that the prompt's reader stands before. */
-static bool take_raw(struct grid_prompt *prompt, struct grid_json_raw *out_raw)
-{
-    if (grid_json_raw(&prompt->json, out_raw))
-        return true;
-    grid_rows_refuse(prompt, GRID_REASON_NOT_JSON);
-    return false;
-}
-
 /* A field whose content is a token: as sent, or its digest. */
-static void write_token(struct grid_prompt *prompt, struct grid_str tag, struct grid_json_raw raw, bool digest)
+static void write_token(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value,
+                        bool digest)
 {
-    grid_rows_push(prompt, tag);
-    if (digest)
-        grid_rows_push(prompt, digest_mark);
-    push_raw(prompt, digest ? GRID_PIECE_DIGEST : GRID_PIECE_RAW, raw);
-    grid_rows_push(prompt, field_end);
+    push(prompt, digest ? GRID_PIECE_DIGEST : GRID_PIECE_RAW, tag)->raw = value;
 }
 
-static void write_text(struct grid_prompt *prompt, struct grid_str tag)
+static void write_text(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
 {
-    struct grid_json_raw raw;
-    if (grid_json_peek(&prompt->json) != GRID_JSON_STRING)
+    if (value->kind == GRID_JSON_STRING)
+        write_token(prompt, tag, value, false);
+    else
         grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
-    else if (take_raw(prompt, &raw))
-        write_token(prompt, tag, raw, false);
 }
 
-static void write_sent(struct grid_prompt *prompt, struct grid_str tag, enum grid_json_kind kind)
+static void write_sent(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
 {
-    struct grid_json_raw raw;
-    if (take_raw(prompt, &raw))
-        write_token(prompt, tag, raw, kind != GRID_JSON_STRING && raw.bytes > GRID_CANONICAL_MAX_BYTES);
+    write_token(prompt, tag, value, value->kind != GRID_JSON_STRING && value->bytes > GRID_CANONICAL_MAX_BYTES);
 }
 
-/* Decodes once ahead of use: whether a name is valid must not depend on how much of it is used. */
-bool grid_rows_measure(struct grid_prompt *prompt, struct grid_json_decode *out_name, size_t *out_bytes)
+bool grid_rows_measure(struct grid_prompt *prompt, const struct grid_json_raw *value, struct grid_json_decode *out_name,
+                       size_t *out_bytes)
 {
     struct grid_json_decode measure;
     struct grid_str run;
     size_t bytes = 0;
-    if (grid_json_peek(&prompt->json) != GRID_JSON_STRING) {
+    if (value->kind != GRID_JSON_STRING) {
         grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
         return false;
     }
-    if (!grid_json_decode(&prompt->json, out_name)) {
-        grid_rows_refuse(prompt, GRID_REASON_NOT_JSON);
-        return false;
-    }
+    grid_json_decode_raw(value, out_name);
     measure = *out_name;
     while (grid_json_decode_next(&measure, &run))
         bytes += run.len;
@@ -242,134 +254,130 @@ bool grid_rows_measure(struct grid_prompt *prompt, struct grid_json_decode *out_
     return !measure.bad;
 }
 
-static void write_name(struct grid_prompt *prompt, struct grid_str tag)
+static void write_name(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
 {
     struct grid_json_decode name;
     size_t bytes;
-    if (!grid_rows_measure(prompt, &name, &bytes))
-        return;
-    grid_rows_push(prompt, tag);
-    struct grid_piece *piece = push(prompt, GRID_PIECE_DECODED);
-    piece->name = name;
-    piece->name_bytes = bytes;
-    grid_rows_push(prompt, field_end);
+    if (value->kind == GRID_JSON_STRING && !value->escaped && !value->high) {
+        push(prompt, GRID_PIECE_NAME, tag)->raw = value;
+    } else if (grid_rows_measure(prompt, value, &name, &bytes)) {
+        struct grid_piece *piece = push(prompt, GRID_PIECE_DECODED, tag);
+        piece->name = name;
+        piece->name_bytes = bytes;
+    }
 }
 
-static void push_canonical(struct grid_prompt *prompt, struct grid_str tag, size_t len)
+static void push_canonical(struct grid_prompt *prompt, const struct grid_tag *tag, size_t len)
 {
-    grid_rows_push(prompt, tag);
-    push_text(prompt, GRID_PIECE_CANONICAL, (struct grid_str){prompt->room->out, len});
-    grid_rows_push(prompt, field_end);
+    push(prompt, GRID_PIECE_CANONICAL, tag)->text = (struct grid_str){prompt->room->out, len};
 }
 
-static void write_canonical(struct grid_prompt *prompt, struct grid_str tag)
+static void write_canonical(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
 {
-    struct grid_json value = prompt->json;
-    struct grid_json_raw raw;
     size_t len;
-    if (!take_raw(prompt, &raw))
-        return;
-    if (raw.bytes > GRID_CANONICAL_MAX_BYTES) {
-        write_token(prompt, tag, raw, true);
+    if (value->bytes > GRID_CANONICAL_MAX_BYTES) {
+        write_token(prompt, tag, value, true);
         return;
     }
-    enum grid_json_fault fault = grid_canonical_write(prompt->room, &value, &len);
+    enum grid_json_fault fault = grid_canonical_write(prompt->room, grid_rows_reader(prompt, value), &len);
     if (fault == GRID_JSON_FINE)
         push_canonical(prompt, tag, len);
     else
         grid_rows_refuse(prompt, fault == GRID_JSON_DEEP ? GRID_REASON_TOO_DEEP : GRID_REASON_BAD_UTF8);
 }
 
-/* A string that holds JSON. Whatever is wrong with what it holds, it then counts as it was sent. */
-static void write_arguments(struct grid_prompt *prompt, struct grid_str tag, enum grid_json_kind kind)
+/* A string that holds JSON. Whatever is wrong with what it holds, it then counts as it was sent. It is decoded to where
+ * its canonical form is written, which never overtakes it. */
+static void write_arguments(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
 {
-    struct grid_json value = prompt->json, inner;
-    struct grid_json_raw raw;
+    struct grid_canonical_room *room = prompt->room;
+    struct grid_json inner;
     struct grid_str text;
     size_t len;
-    if (!take_raw(prompt, &raw))
-        return;
-    bool digest = raw.bytes > GRID_CANONICAL_MAX_BYTES;
-    if (!digest && kind == GRID_JSON_STRING &&
-        grid_json_text(&value, prompt->room->decoded, sizeof prompt->room->decoded, &text) == GRID_JSON_FINE) {
+    bool digest = value->bytes > GRID_CANONICAL_MAX_BYTES;
+    if (!digest && value->kind == GRID_JSON_STRING &&
+        grid_json_text(grid_rows_reader(prompt, value), room->out, sizeof room->out, &text) == GRID_JSON_FINE) {
         grid_json_init(&inner, &text, 1);
-        if (grid_canonical_write(prompt->room, &inner, &len) == GRID_JSON_FINE && grid_json_finish(&inner)) {
+        if (grid_canonical_write(room, &inner, &len) == GRID_JSON_FINE && grid_json_finish(&inner)) {
             push_canonical(prompt, tag, len);
             return;
         }
     }
-    write_token(prompt, tag, raw, digest);
+    write_token(prompt, tag, value, digest);
 }
 
-static void write_list(struct grid_prompt *prompt, const struct row *row)
+/* A list inside an element of a list of the same kind, as the last row of that element: nothing of the element is left
+ * to write, so its frame goes and the list's frame goes on with the inner list. However deep they nest, frames are few.
+ * step_list of prompt.c finds the way back. */
+static struct grid_prompt_frame *nest_list(struct grid_prompt *prompt, const struct row *row)
 {
-    if (grid_json_peek(&prompt->json) != GRID_JSON_ARRAY) {
+    struct grid_prompt_frame *list = &prompt->frames[--prompt->n_frames - 1];
+    GRID_ASSERT(list->list && list->object == row->inner);
+    list->nested++;
+    list->behind = row->behind;
+    return list;
+}
+
+static void write_list(struct grid_prompt *prompt, const struct row *row, const struct grid_json_raw *value)
+{
+    if (value->kind != GRID_JSON_ARRAY) {
         grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
         return;
     }
-    struct grid_prompt_frame *frame = grid_rows_frame(prompt);
-    if (!frame)
-        return;
-    frame->list = true;
-    frame->system = row->field == F_system;
-    frame->object = row->inner;
-    frame->json = prompt->json;
-    frame->behind = grid_str_of(row->behind);
+    struct grid_prompt_frame *frame = row->behind ? nest_list(prompt, row) : grid_rows_frame(prompt);
+    if (!row->behind) {
+        frame->list = true;
+        frame->system = row->field == F_system;
+        frame->object = row->inner;
+        memset(frame->order, F_none, sizeof frame->order);
+    }
+    frame->json = *grid_rows_reader(prompt, value);
     grid_json_enter(&frame->json, GRID_JSON_ARRAY);
 }
 
-static void write_content(struct grid_prompt *prompt, const struct row *row, enum grid_json_kind kind)
+static void write_content(struct grid_prompt *prompt, const struct row *row, const struct grid_json_raw *value)
 {
-    if (kind != GRID_JSON_STRING) {
-        write_list(prompt, row);
+    if (value->kind != GRID_JSON_STRING) {
+        write_list(prompt, row, value);
         return;
     }
-    if (row->rule == RULE_INPUT)
-        grid_rows_push(prompt, user_role);
-    write_text(prompt, tag_of(row));
+    write_text(prompt, row->rule == RULE_INPUT ? &user_text : &row->tag, value);
     if (row->behind)
-        grid_rows_push(prompt, grid_str_of(row->behind));
+        grid_rows_push(prompt, row->behind);
 }
 
-/* The digest of the string that the reader stands before, under the part's type. */
-static void write_media(struct grid_prompt *prompt, const struct grid_prompt_frame *frame, bool any)
+/* The digest of a string under the part's tag. */
+static void write_media(struct grid_prompt *prompt, const struct row *row, const struct grid_json_raw *value)
 {
-    struct grid_json_raw raw;
-    if (!any && grid_json_peek(&prompt->json) != GRID_JSON_STRING) {
+    if (value->kind == GRID_JSON_STRING || row->rule == RULE_EMBEDS)
+        write_token(prompt, &row->tag, value, true);
+    else
         grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
-        return;
-    }
-    if (!take_raw(prompt, &raw))
-        return;
-    grid_rows_push(prompt, grid_str_of(frame->object->variants[frame->row].type));
-    grid_rows_push(prompt, media_mark);
-    push_raw(prompt, GRID_PIECE_DIGEST, raw);
-    grid_rows_push(prompt, field_end);
 }
 
 /* The payload of a media part: the first of the row's keys, in the row's field or in the part itself. */
 static void write_payload(struct grid_prompt *prompt, const struct grid_prompt_frame *frame, const struct row *row)
 {
     const struct grid_prompt_fields *from = &frame->fields;
-    uint64_t reads = frame->object->reads;
     struct grid_prompt_fields inner;
     if (row->field != F_none) {
-        if (grid_rows_place(prompt, reads, from, row->field) != GRID_JSON_OBJECT) {
+        const struct grid_json_raw *value = grid_rows_value(from, row->field);
+        if (value->kind != GRID_JSON_OBJECT) {
             grid_rows_refuse(prompt, GRID_REASON_BAD_TYPE);
             return;
         }
-        reads = 0;
-        for (size_t i = 0; i < COUNT(row->keys) && row->keys[i] != F_none; i++)
+        uint64_t reads = 0;
+        for (size_t i = 0; row->keys[i] != F_none; i++)
             reads |= (uint64_t)1 << row->keys[i];
-        grid_rows_scan(&prompt->json, reads, &inner);
+        scan(grid_rows_reader(prompt, value), reads, NULL, &inner);
         from = &inner;
         if (inner.twice)
             grid_rows_refuse(prompt, GRID_REASON_DUPLICATE_FIELD);
     }
-    for (size_t i = 0; i < COUNT(row->keys) && row->keys[i] != F_none; i++) {
+    for (size_t i = 0; row->keys[i] != F_none; i++) {
         if (grid_rows_has(from, row->keys[i])) {
-            grid_rows_place(prompt, reads, from, row->keys[i]);
-            write_media(prompt, frame, false);
+            prompt->held = *grid_rows_value(from, row->keys[i]);
+            write_media(prompt, row, &prompt->held);
             return;
         }
     }
@@ -378,78 +386,76 @@ static void write_payload(struct grid_prompt *prompt, const struct grid_prompt_f
 
 static void write_part(struct grid_prompt *prompt, const struct grid_prompt_frame *frame, const struct row *row)
 {
-    uint64_t reads = frame->object->reads;
-    if (grid_rows_has(&frame->fields, F_uuid) &&
-        grid_rows_place(prompt, reads, &frame->fields, F_uuid) == GRID_JSON_STRING) {
-        write_media(prompt, frame, false);
-    } else if (row->field != F_none && !grid_rows_has(&frame->fields, row->field)) {
+    const struct grid_prompt_fields *fields = &frame->fields;
+    const struct grid_json_raw *uuid = grid_rows_has(fields, F_uuid) ? grid_rows_value(fields, F_uuid) : NULL;
+    if (uuid && uuid->kind == GRID_JSON_STRING)
+        write_media(prompt, row, uuid);
+    else if (row->field != F_none && !grid_rows_has(fields, row->field))
         grid_rows_refuse(prompt, GRID_REASON_MISSING_FIELD);
-    } else if (row->rule == RULE_EMBEDS) {
-        grid_rows_place(prompt, reads, &frame->fields, row->field);
-        write_media(prompt, frame, true);
-    } else {
+    else if (row->rule == RULE_EMBEDS)
+        write_media(prompt, row, grid_rows_value(fields, row->field));
+    else
         write_payload(prompt, frame, row);
-    }
 }
 
 /* Completions: one string, or an array of one string. */
-static void write_prompt(struct grid_prompt *prompt, struct grid_str tag, enum grid_json_kind kind)
+static void write_prompt(struct grid_prompt *prompt, const struct grid_tag *tag, const struct grid_json_raw *value)
 {
-    struct grid_json *json = &prompt->json;
-    if (kind == GRID_JSON_ARRAY) {
-        grid_json_enter(json, GRID_JSON_ARRAY);
-        if (!grid_json_element(json)) {
-            grid_rows_refuse(prompt, GRID_REASON_MANY_PROMPTS);
-            return;
-        }
-        kind = grid_json_peek(json);
-        if (kind == GRID_JSON_NUMBER || kind == GRID_JSON_ARRAY)
-            grid_rows_refuse(prompt, GRID_REASON_TOKEN_ARRAY);
-        struct grid_json behind = *json;
-        if (grid_json_skip(&behind) && grid_json_element(&behind))
-            grid_rows_refuse(prompt, GRID_REASON_MANY_PROMPTS);
+    struct grid_json_raw *only = &prompt->held;
+    if (value->kind != GRID_JSON_ARRAY) {
+        write_text(prompt, tag, value);
+        return;
     }
-    write_text(prompt, tag);
+    struct grid_json *json = grid_rows_reader(prompt, value);
+    grid_json_enter(json, GRID_JSON_ARRAY);
+    if (!grid_json_element(json)) {
+        grid_rows_refuse(prompt, GRID_REASON_MANY_PROMPTS);
+        return;
+    }
+    grid_json_raw(json, only);
+    if (only->kind == GRID_JSON_NUMBER || only->kind == GRID_JSON_ARRAY)
+        grid_rows_refuse(prompt, GRID_REASON_TOKEN_ARRAY);
+    if (grid_json_element(json))
+        grid_rows_refuse(prompt, GRID_REASON_MANY_PROMPTS);
+    write_text(prompt, tag, only);
 }
 
-static void write_present(struct grid_prompt *prompt, const struct row *row, enum grid_json_kind kind)
+static void write_present(struct grid_prompt *prompt, const struct row *row, const struct grid_json_raw *value)
 {
-    struct grid_json json;
     switch (row->rule) {
     case RULE_TEXT:
-        write_text(prompt, tag_of(row));
+        write_text(prompt, &row->tag, value);
         return;
     case RULE_NAME:
-        write_name(prompt, tag_of(row));
+        write_name(prompt, &row->tag, value);
         return;
     case RULE_SENT:
-        write_sent(prompt, tag_of(row), kind);
+        write_sent(prompt, &row->tag, value);
         return;
     case RULE_ARGUMENTS:
-        write_arguments(prompt, tag_of(row), kind);
+        write_arguments(prompt, &row->tag, value);
         return;
     case RULE_OUTPUT:
-        if (kind == GRID_JSON_STRING)
-            write_text(prompt, tag_of(row));
+        if (value->kind == GRID_JSON_STRING)
+            write_text(prompt, &row->tag, value);
         else
-            write_canonical(prompt, tag_of(row));
+            write_canonical(prompt, &row->tag, value);
         return;
     case RULE_CANONICAL:
-        write_canonical(prompt, tag_of(row));
+        write_canonical(prompt, &row->tag, value);
         return;
     case RULE_CONTENT:
     case RULE_INPUT:
-        write_content(prompt, row, kind);
+        write_content(prompt, row, value);
         return;
     case RULE_LIST:
-        write_list(prompt, row);
+        write_list(prompt, row, value);
         return;
     case RULE_OBJECT:
-        json = prompt->json;
-        grid_rows_open(prompt, &json, row->inner);
+        grid_rows_open(prompt, grid_rows_reader(prompt, value), NULL, row->inner);
         return;
     case RULE_PROMPT:
-        write_prompt(prompt, tag_of(row), kind);
+        write_prompt(prompt, &row->tag, value);
         return;
     case RULE_REFUSED:
         grid_rows_refuse(prompt, row->reason);
@@ -463,15 +469,15 @@ static void write_present(struct grid_prompt *prompt, const struct row *row, enu
 
 void grid_rows_write(struct grid_prompt *prompt, const struct grid_prompt_frame *frame, const struct row *row)
 {
-    if (row->rule == RULE_MARK) {
-        grid_rows_push(prompt, tag_of(row));
-    } else if (row->rule == RULE_MEDIA || row->rule == RULE_EMBEDS) {
+    const struct grid_prompt_fields *fields = &frame->fields;
+    if (row->rule == RULE_MARK)
+        grid_rows_push(prompt, &row->tag);
+    else if (row->rule == RULE_MEDIA || row->rule == RULE_EMBEDS)
         write_part(prompt, frame, row);
-    } else if (grid_rows_has(&frame->fields, row->field)) {
-        write_present(prompt, row, grid_rows_place(prompt, frame->object->reads, &frame->fields, row->field));
-    } else if (row->need == REQUIRED || (row->need == NULLABLE && !(frame->fields.seen >> row->field & 1))) {
+    else if (grid_rows_has(fields, row->field))
+        write_present(prompt, row, grid_rows_value(fields, row->field));
+    else if (row->need == REQUIRED || (row->need == NULLABLE && !(fields->seen >> row->field & 1)))
         grid_rows_refuse(prompt, GRID_REASON_MISSING_FIELD);
-    }
 }
 
 const struct grid_prompt_object *grid_rows_top(enum grid_api api)

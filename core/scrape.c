@@ -30,6 +30,20 @@ static const struct grid_str known_names[] = {
     GRID_LIT("tgi_queue_size"),
 };
 #define N_KNOWN (sizeof known_names / sizeof known_names[0])
+
+/* What the engines count over their life; a multi-process engine tells no start time, so that these have to do. All
+ * that are present are summed: a request moves one of them up and none down. */
+static const struct grid_str life_counters[] = {
+    GRID_LIT("vllm:prompt_tokens_total"),
+    GRID_LIT("vllm:generation_tokens_total"),
+    GRID_LIT("vllm:request_success_total"),
+    GRID_LIT("sglang:prompt_tokens_total"),
+    GRID_LIT("sglang:generation_tokens_total"),
+    GRID_LIT("sglang:num_requests_total"),
+    GRID_LIT("tgi_request_count"),
+    GRID_LIT("tgi_request_success"),
+};
+#define N_LIFE (sizeof life_counters / sizeof life_counters[0])
 static const struct grid_str start_time_name = GRID_LIT("process_start_time_seconds");
 
 /* What the samples of one name came to. */
@@ -46,8 +60,8 @@ struct page {
     size_t n_names;
     double divisor;
     struct tally tallies[N_KNOWN];
-    bool has_start;
-    double start;
+    bool has_start, has_life;
+    double start, life;
     bool ended, eof; /* `# EOF` was met: OpenMetrics */
 };
 
@@ -205,13 +219,34 @@ static struct tally *find_tally(struct page *page, struct grid_str name)
     return NULL;
 }
 
+static bool counts_a_life(struct grid_str name)
+{
+    for (size_t i = 0; i < N_LIFE; i++)
+        if (grid_str_eq(name, life_counters[i]))
+            return true;
+    return false;
+}
+
+/* What the page tells of the engine itself, beside its queue. */
+static void note_engine(struct page *page, struct grid_str name, double value)
+{
+    /* Several processes behind one page: the newest start tells of a restart. */
+    if (grid_str_eq(name, start_time_name) && (!page->has_start || value > page->start)) {
+        page->has_start = true;
+        page->start = value;
+    }
+    if (counts_a_life(name)) {
+        page->has_life = true;
+        page->life += value;
+    }
+}
+
 /* name[{labels}] value [stamp] [# exemplar] */
 static void read_sample(struct page *page, struct cursor line)
 {
     struct grid_str name = take_name(&line);
     struct tally *tally = find_tally(page, name);
-    bool start = grid_str_eq(name, start_time_name);
-    if (!tally && !start)
+    if (!tally && !grid_str_eq(name, start_time_name) && !counts_a_life(name))
         return;
     const char *behind = line.at;
     skip_blanks(&line);
@@ -235,11 +270,7 @@ static void read_sample(struct page *page, struct cursor line)
         return;
     if (tally)
         count_sample(page, tally, value, stamped, stamp);
-    /* Several processes behind one page: the newest start tells of a restart. */
-    if (start && (!page->has_start || value > page->start)) {
-        page->has_start = true;
-        page->start = value;
-    }
+    note_engine(page, name, value);
 }
 
 static void read_line(struct page *page, struct grid_str text)
@@ -354,5 +385,7 @@ bool grid_scrape_depth(const struct grid_str *slices, size_t n_slices, const str
         carry_flush(&carry, &page); /* a last line without its newline */
     out_scrape->has_start_time = page.has_start;
     out_scrape->start_time_seconds = page.start;
+    out_scrape->has_counters = page.has_life && isfinite(page.life);
+    out_scrape->counters = page.life;
     return pick(&page, configured, how && how->sum, out_scrape);
 }

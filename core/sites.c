@@ -63,6 +63,14 @@ static bool has_route(const struct grid_settings *settings, struct grid_str clus
     return !settings->has_clusters;
 }
 
+static const struct grid_serving_cluster *place_of(const struct grid_serving *serving, struct grid_str cluster)
+{
+    for (size_t i = 0; i < serving->n_clusters; i++)
+        if (grid_str_eq(serving->clusters[i].name, cluster))
+            return &serving->clusters[i];
+    return NULL;
+}
+
 static bool add_candidates(struct grid_config *config, const struct grid_serving *serving, struct grid_stats *stats)
 {
     config->candidates = grid_take(config->alloc, serving->n_candidates * sizeof *config->candidates);
@@ -80,6 +88,8 @@ static bool add_candidates(struct grid_config *config, const struct grid_serving
         memcpy(to->mark, from->mark, sizeof to->mark);
         to->admitted = from->admission == GRID_NEW_AND_EXISTING;
         to->cluster_index = cluster_index(config, from->cluster);
+        to->place = place_of(serving, from->cluster);
+        config->has_paths |= to->place && to->place->n_paths > 0;
         to->pair = grid_stats_pair_of(stats, from->site, from->cluster);
         if (!to->pair)
             return false;
@@ -202,6 +212,17 @@ void grid_sites_unref(struct grid_sites *sites)
     grid_give(sites->alloc, sites->models);
     grid_sites_config_unref(sites->config);
     grid_give(sites->alloc, sites);
+}
+
+bool grid_sites_serves(const struct grid_serving_cluster *place, struct grid_str path)
+{
+    size_t n = place ? place->n_paths : 0;
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    for (size_t i = 0; i < n; i++)
+        if (grid_str_eq(place->paths[i], path))
+            return true;
+    return n == 0;
 }
 
 const struct grid_model *grid_sites_model(const struct grid_sites *sites, struct grid_str name)

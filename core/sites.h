@@ -39,7 +39,8 @@ struct grid_config_candidate {
     struct grid_str model, site, cluster;
     char mark[GRID_TAG_MARK_BYTES]; /* the cluster's */
     bool admitted;
-    uint32_t cluster_index; /* into clusters */
+    uint32_t cluster_index;                   /* into clusters */
+    const struct grid_serving_cluster *place; /* NULL in the operator's form */
     struct grid_stats_pair *pair;
 };
 
@@ -54,6 +55,7 @@ struct grid_config {
     size_t n_candidates;
     struct grid_config_cluster *clusters; /* distinct, in config order */
     size_t n_clusters;
+    bool has_paths; /* some cluster serves only some paths (behaviour.md O.47) */
 };
 /* The candidates and their distinct clusters, with tables still NULL; references to `shared` and `ring` are added.
  * NULL for want of memory. */
@@ -87,6 +89,9 @@ struct grid_sites {
 struct grid_sites *grid_sites_new(struct grid_config *config, const double *depths);
 struct grid_sites *grid_sites_ref(struct grid_sites *sites);
 void grid_sites_unref(struct grid_sites *sites);
+
+/* Whether a cluster serves a path without its query; NULL serves all. */
+bool grid_sites_serves(const struct grid_serving_cluster *place, struct grid_str path);
 
 /* The model's stretch of sites; NULL when no candidate serves it. */
 const struct grid_model *grid_sites_model(const struct grid_sites *sites, struct grid_str name);

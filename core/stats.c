@@ -146,21 +146,38 @@ static void emit(const struct family *family, const char *value, const struct gr
     fn(&series, ctx);
 }
 
-static void emit_decision(const char *site, const char *cluster, size_t verdict, const struct grid_count *count,
-                          grid_series_fn *fn, void *ctx)
+/* One series of a (site, cluster) pair; verdict NULL: without that label. */
+static void emit_pair(const struct family *family, const char *site, const char *cluster, const char *verdict,
+                      const struct grid_count *count, grid_series_fn *fn, void *ctx)
 {
     char label[LABEL_BYTES], escaped[2 * GRID_MAX_NAME_BYTES + 4];
     grid_stats_escape((struct grid_str){cluster, strlen(cluster)}, escaped, sizeof escaped);
-    (void)snprintf(label, sizeof label, "site=\"%s\",cluster=\"%s\",reason=\"%s\"", site, escaped,
-                   verdict_name(verdict));
-    struct grid_series series = {.family = "grid_route_decisions_total",
-                                 .help = "Requests decided, by the site and cluster they went to, and why.",
+    (void)snprintf(label, sizeof label, "site=\"%s\",cluster=\"%s\"%s%s%s", site, escaped, verdict ? ",reason=\"" : "",
+                   verdict ? verdict : "", verdict ? "\"" : "");
+    struct grid_series series = {.family = family->name,
+                                 .help = family->help,
                                  .label = label,
                                  .label_names = {"site", "cluster", "reason"},
-                                 .label_values = {site, cluster, verdict_name(verdict)},
-                                 .n_labels = 3,
+                                 .label_values = {site, cluster, verdict},
+                                 .n_labels = verdict ? 3 : 2,
                                  .value = atomic_load_explicit(&count->value, memory_order_relaxed)};
     fn(&series, ctx);
+}
+
+static void emit_pairs(struct grid_stats *stats, grid_series_fn *fn, void *ctx)
+{
+    static const struct family decisions = {"grid_route_decisions_total",
+                                            "Requests decided, by the site and cluster they went to, and why.", NULL};
+    static const struct family failovers = {
+        "grid_route_failovers_total", "Requests that a cluster did not take and that went on to another one.", NULL};
+    struct grid_stats_pair *first = atomic_load_explicit(&stats->pairs, memory_order_acquire);
+    for (struct grid_stats_pair *pair = first; pair; pair = pair->next)
+        for (size_t i = 0; i < GRID_N_SITE_VERDICTS; i++)
+            emit_pair(&decisions, pair->site, pair->cluster, verdict_name(i), &pair->decisions[i], fn, ctx);
+    for (size_t i = GRID_N_SITE_VERDICTS; i < GRID_N_VERDICTS; i++)
+        emit_pair(&decisions, "", "", verdict_name(i), &stats->refusals[i], fn, ctx);
+    for (struct grid_stats_pair *pair = first; pair; pair = pair->next)
+        emit_pair(&failovers, pair->site, pair->cluster, NULL, &pair->failovers, fn, ctx);
 }
 
 void grid_stats_each(struct grid_stats *stats, grid_series_fn *fn, void *ctx)
@@ -181,12 +198,7 @@ void grid_stats_each(struct grid_stats *stats, grid_series_fn *fn, void *ctx)
         emit(&outcome, grid_outcome_name((enum grid_outcome)i), &stats->outcomes[i], fn, ctx);
     for (size_t i = GRID_REASON_NONE + 1; i < GRID_N_REASONS; i++)
         emit(&unkeyed, grid_reason_name((enum grid_reason)i), &stats->unkeyed[i], fn, ctx);
-    for (struct grid_stats_pair *pair = atomic_load_explicit(&stats->pairs, memory_order_acquire); pair;
-         pair = pair->next)
-        for (size_t i = 0; i < GRID_N_SITE_VERDICTS; i++)
-            emit_decision(pair->site, pair->cluster, i, &pair->decisions[i], fn, ctx);
-    for (size_t i = GRID_N_SITE_VERDICTS; i < GRID_N_VERDICTS; i++)
-        emit_decision("", "", i, &stats->refusals[i], fn, ctx);
+    emit_pairs(stats, fn, ctx);
     for (size_t i = 0; i < GRID_N_RELOADS; i++)
         emit(&reload, reload_names[i], &stats->reloads[i], fn, ctx);
     emit(&resets, NULL, &stats->resets, fn, ctx);

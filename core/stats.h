@@ -17,11 +17,12 @@
 
 #define GRID_STATS_MAX_PAIRS 4096u
 
-/* Why a decision was made (grid_route_decisions_total). The first three name a site, the others none. */
+/* Why a decision was made (grid_route_decisions_total). The first four name a site, the others none. */
 #define GRID_VERDICTS(X)                                                                                               \
     X(ROUTED, "routed")           /* to a healthy or unobserved cluster */                                             \
     X(FALLBACK, "fallback")       /* to a cluster without a healthy host, since no admitted one has any */             \
     X(PINNED, "pinned")           /* to the cluster that an id names */                                                \
+    X(FAILOVER, "failover")       /* there, after another site did not take it: counted beside the first decision */   \
     X(NOT_READY, "not_ready")     /* the model, or the cluster that an id names, is known, and does not admit */       \
     X(NO_ROUTE, "no_route")       /* no candidate serves the model; an id leads nowhere */                             \
     X(BAD_REQUEST, "bad_request") /* no model, too large, an upgrade, a coding that cannot be read */                  \
@@ -32,7 +33,7 @@ enum grid_verdict {
 #undef GRID_VERDICT_ENUM
         GRID_N_VERDICTS
 };
-#define GRID_N_SITE_VERDICTS 3u
+#define GRID_N_SITE_VERDICTS 4u
 
 /* Padded, not aligned: an allocator promises no more than max_align_t, and 64 bytes apart is never the same line. */
 struct grid_count {
@@ -44,6 +45,7 @@ struct grid_stats_pair {
     struct grid_stats_pair *next;
     char site[64], cluster[GRID_MAX_NAME_BYTES + 1];
     struct grid_count decisions[GRID_N_SITE_VERDICTS];
+    struct grid_count failovers; /* requests that it did not take and that went on elsewhere */
 };
 
 struct grid_stats {

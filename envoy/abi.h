@@ -33,7 +33,7 @@ enum { ENVOY_METRIC_OK = 0 };
 enum { ENVOY_CALLOUT_STARTED = 0, ENVOY_CALLOUT_NO_CLUSTER = 2 };
 enum { ENVOY_CALLOUT_DONE = 0, ENVOY_CALLOUT_RESET, ENVOY_CALLOUT_TOO_BIG };
 enum { ENVOY_FILE_MOVED_TO = 1, ENVOY_FILE_MODIFIED = 2 };
-enum { ENVOY_ATTRIBUTE_RESPONSE_FLAGS = 17 };
+enum { ENVOY_ATTRIBUTE_RESPONSE_FLAGS = 17, ENVOY_ATTRIBUTE_UPSTREAM_LOCAL_ADDRESS = 51 };
 
 /* Bits of ENVOY_ATTRIBUTE_RESPONSE_FLAGS, as far as we ask. */
 #define ENVOY_FLAG_NO_HEALTHY_UPSTREAM 0x2u
@@ -73,9 +73,15 @@ bool envoy_dynamic_module_callback_http_received_buffered_request_body(void *str
 void envoy_dynamic_module_callback_http_set_buffer_limit(void *stream, uint64_t bytes);
 void envoy_dynamic_module_callback_http_send_response(void *stream, uint32_t status, const struct grid_header *headers,
                                                       size_t n, struct grid_str body, struct grid_str details);
+void envoy_dynamic_module_callback_http_set_dynamic_metadata_number(void *stream, struct grid_str space,
+                                                                    struct grid_str key, double value);
+/* The whole name space at once; `bytes` is a google.protobuf.Struct. */
+bool envoy_dynamic_module_callback_http_set_dynamic_metadata_struct(void *stream, struct grid_str space,
+                                                                    struct grid_str bytes);
 /* Chooses the cluster anew: calls cluster_specifier_select before it returns. */
 void envoy_dynamic_module_callback_http_clear_route_cluster_cache(void *stream);
 bool envoy_dynamic_module_callback_http_filter_get_attribute_int(void *stream, int attribute, uint64_t *out);
+bool envoy_dynamic_module_callback_http_filter_get_attribute_string(void *stream, int attribute, struct grid_str *out);
 
 /* ---- callbacks: the bootstrap extension ---------------------------------------------------------------------- */
 
@@ -107,6 +113,11 @@ int envoy_dynamic_module_callback_bootstrap_extension_config_increment_counter(v
 bool envoy_dynamic_module_callback_cluster_specifier_get_cluster_host_count(void *context, struct grid_str cluster,
                                                                             uint32_t priority, size_t *out_total,
                                                                             size_t *out_healthy, size_t *out_degraded);
+/* False: the stream has no such number. */
+bool envoy_dynamic_module_callback_cluster_specifier_get_dynamic_metadata_number(void *context, struct grid_str space,
+                                                                                 struct grid_str path, double *out);
+bool envoy_dynamic_module_callback_cluster_specifier_get_attribute_string(void *context, int attribute,
+                                                                          struct grid_str *out);
 void envoy_dynamic_module_callback_cluster_specifier_set_cluster_name(void *context, struct grid_str cluster);
 
 /* ---- hooks: the process and the HTTP filter ------------------------------------------------------------------- */

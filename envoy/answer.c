@@ -5,7 +5,7 @@
  *           each piece of the body goes through the core. An answer that Envoy made itself gets the error body of the
  *           API.
  * Promise   An answer of a site passes through as it comes: no piece waits for the next, and only tags are added.
- * Source    behaviour.md H.7, L, O (13, 41).
+ * Source    behaviour.md H.7, L, O (13, 41, 55).
  */
 #include "filter.h"
 
@@ -59,6 +59,16 @@ static enum grid_answer blame(uint64_t flags)
     return flags & site ? GRID_SITE_FAILED : GRID_NOT_THE_SITE;
 }
 
+/* The same for a stream. A connection that was closed while it was idle is no failure of the site (O.13, O.55). */
+static enum grid_answer whose(void *envoy, const struct grid_filter *filter, uint64_t flags)
+{
+    if (!filter->local)
+        return GRID_FROM_SITE;
+    if (filter->site_failed)
+        return GRID_SITE_FAILED;
+    return flags & ENVOY_FLAG_UPSTREAM_TERMINATION && grid_pick_raced(envoy, filter) ? GRID_NOT_THE_SITE : blame(flags);
+}
+
 /* Statuses that Envoy itself answers with, in plain text or without a body. Other filters' own bodies stay. */
 static bool envoy_made(const struct answer_head *head)
 {
@@ -106,6 +116,7 @@ static void take_answer(void *envoy, struct grid_filter *filter, const struct an
         grid_headers_clean(envoy, ENVOY_RESPONSE_HEADERS);
     ENVOY(http_add_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-site"), decision->site);
     ENVOY(http_add_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-backend"), decision->cluster);
+    grid_meta_write(envoy, filter);
 }
 
 int ON(http_filter_response_headers)(void *envoy, void *stream, bool end)
@@ -117,9 +128,10 @@ int ON(http_filter_response_headers)(void *envoy, void *stream, bool end)
         return ENVOY_HEADERS_CONTINUE;
     if (filter->local)
         ENVOY(http_filter_get_attribute_int)(envoy, ENVOY_ATTRIBUTE_RESPONSE_FLAGS, &flags);
+    filter->answered = !filter->local;
     bool replace = filter->local && envoy_made(&head);
     if (filter->ticket && grid_bridge_forwarded(grid_ticket_decision(filter->ticket)))
-        take_answer(envoy, filter, &head, filter->local ? blame(flags) : GRID_FROM_SITE, end);
+        take_answer(envoy, filter, &head, whose(envoy, filter, flags), end);
     if (replace)
         replace_answer(envoy, filter, head.status, flags, end);
     return ENVOY_HEADERS_CONTINUE;

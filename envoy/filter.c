@@ -32,6 +32,7 @@ void grid_filter_reply(void *envoy, struct grid_filter *filter, const struct gri
     char details[64];
     int len = snprintf(details, sizeof(details), "grid_%s", reply->code ? reply->code : "reply");
     filter->stage = GRID_FILTER_REPLIED;
+    grid_meta_write(envoy, filter);
     hide_id(envoy);
     ENVOY(http_send_response)
     (envoy, (uint32_t)reply->status, reply->headers, reply->n_headers, reply->body,
@@ -51,7 +52,7 @@ void grid_filter_fail(void *envoy, struct grid_filter *filter, int status)
 
 void *ON(http_filter_config_new)(void *envoy, struct grid_str name, struct grid_str text)
 {
-    (void)envoy, (void)text;
+    (void)envoy;
     bool ops = grid_bridge_same(name, GRID_TEXT("grid_ops"));
     if (!ops && !grid_bridge_same(name, GRID_TEXT("grid_site_route"))) {
         grid_module_log(ENVOY_LOG_ERROR, "filter_name: %.*s is unknown; it is grid_site_route or grid_ops",
@@ -63,8 +64,10 @@ void *ON(http_filter_config_new)(void *envoy, struct grid_str name, struct grid_
         return NULL;
     }
     struct grid_filter_config *config = calloc(1, sizeof(*config));
-    if (config)
+    if (config) {
         config->kind = ops ? GRID_FILTER_OPS : GRID_FILTER_ROUTE;
+        config->metadata = !ops && grid_bridge_same(text, GRID_TEXT("metadata"));
+    }
     return config;
 }
 
@@ -80,6 +83,7 @@ void *ON(http_filter_new)(void *config, void *envoy)
     if (!filter)
         return NULL;
     filter->kind = ((struct grid_filter_config *)config)->kind;
+    filter->metadata = ((struct grid_filter_config *)config)->metadata;
     filter->module = grid_module_get();
     return filter;
 }
@@ -88,13 +92,19 @@ void *ON(http_filter_new)(void *config, void *envoy)
 void ON(http_filter_destroy)(void *stream)
 {
     struct grid_filter *filter = stream;
+    grid_pick_disarm(filter);
     grid_ticket_free(filter->ticket);
     free(filter);
 }
 
 void ON(http_filter_stream_complete)(void *envoy, void *stream)
 {
-    (void)envoy, (void)stream;
+    struct grid_filter *filter = stream;
+    struct grid_str local = {NULL, 0};
+    grid_meta_end(envoy, filter);
+    if (filter->answered &&
+        ENVOY(http_filter_get_attribute_string)(envoy, ENVOY_ATTRIBUTE_UPSTREAM_LOCAL_ADDRESS, &local))
+        grid_reuse_note(local, grid_module_now_ms());
 }
 
 /* Hooks that Envoy insists on and that nothing here makes happen. */

@@ -14,6 +14,7 @@ enum grid_filter_kind { GRID_FILTER_ROUTE, GRID_FILTER_OPS };
 
 struct grid_filter_config {
     enum grid_filter_kind kind;
+    bool metadata; /* somebody reads what became of requests */
 };
 
 enum grid_filter_stage {
@@ -31,10 +32,31 @@ struct grid_filter {
     bool head_only;             /* a HEAD request: its answer has no body */
     bool decoded;               /* the body came coded, and Envoy's decoder was ahead of us */
     bool local;                 /* Envoy made the answer, not the site and not we */
+    bool answered;              /* the site's answer has begun */
     bool replace_body;          /* the answer's body becomes `failure` */
     bool tagging;               /* the answer's body goes through the core, piece by piece */
     struct grid_reply failure;
+    bool metadata, metadata_written; /* wanted; done for the answer (meta.c) */
+
+    /* of a request that may go on to another site (pick.c) */
+    uint64_t number; /* on this thread; 0: not armed */
+    struct grid_filter *next_armed;
+    uint64_t sent_ms; /* when it was sent on, for the last time */
+    unsigned retries; /* made so far */
+    bool raced;       /* one of them because a connection was closed while it was idle */
+    bool site_failed; /* a retry was refused: the site may have seen the request */
 };
+
+/* ---- the cluster (pick.c) --------------------------------------------------------------------------------------- */
+
+/* Has Envoy choose the stream's cluster anew; the decision is taken inside, for its ticket. */
+void grid_pick_decide(void *stream, struct grid_filter *filter);
+/* Lets Envoy retry a request of so many bytes at other sites, should the chosen one not take it; does nothing when that
+ * may not be. Once, before the request goes on. */
+void grid_pick_arm(void *stream, struct grid_filter *filter, uint64_t bytes);
+/* Whether the connection that broke under the request had been idle until then. */
+bool grid_pick_raced(void *stream, const struct grid_filter *filter);
+void grid_pick_disarm(struct grid_filter *filter); /* before the stream's end */
 
 /* ---- replies (filter.c) ---------------------------------------------------------------------------------------- */
 
@@ -42,6 +64,19 @@ struct grid_filter {
 void grid_filter_reply(void *envoy, struct grid_filter *filter, const struct grid_reply *reply);
 void grid_filter_fail(void *envoy, struct grid_filter *filter, int status);
 
+/* ---- metadata (meta.c) ------------------------------------------------------------------------------------------ */
+
+/* Says what became of the request so far, for the access log and the tracer. */
+void grid_meta_write(void *envoy, struct grid_filter *filter);
+/* The same at the stream's end, if there is something that was not said. */
+void grid_meta_end(void *envoy, struct grid_filter *filter);
+
+/* ---- connections (reuse.c) -------------------------------------------------------------------------------------- */
+
+/* An answer came over the connection whose end on our side has this address. */
+void grid_reuse_note(struct grid_str local_address, uint64_t now_ms);
+/* One had come shortly before `since_ms`: the connection was idle then, not new. */
+bool grid_reuse_known(struct grid_str local_address, uint64_t since_ms);
 /* ---- a held body (edit.c) ---------------------------------------------------------------------------------------- */
 
 /* Where a body lies: held by us first, then what came with this call (unless that is the same buffer). */

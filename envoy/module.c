@@ -17,8 +17,9 @@
 #include <time.h>
 
 enum {
-    QUIET_MS = 100,      /* a change comes as several events, and often in two files */
-    TICK_MS = 250,       /* counters in Envoy's store lag by this much */
+    QUIET_MS = 100, /* a change comes as several events, and often in two files */
+    TICK_MS = 250,  /* counters in Envoy's store lag by this much */
+    FAILOVER_MAX_BODY_BYTES = 1 << 20,
     CLOCK_BASE_S = 86400 /* a day: no window reaches back before the clock's start */
 };
 
@@ -123,6 +124,7 @@ void *ON(bootstrap_extension_config_new)(void *envoy, struct grid_str name, stru
         return NULL;
     module->envoy = envoy;
     module->validating = ENVOY(is_validation_mode)();
+    module->failover_max_body_bytes = FAILOVER_MAX_BODY_BYTES;
     if (!start(module, config)) {
         free_module(module);
         return NULL;

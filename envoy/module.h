@@ -23,13 +23,14 @@ struct grid_module {
     struct grid_router *router;
     char folder[GRID_MODULE_MAX_PATH];
     uint64_t max_body_bytes;
-    struct grid_serving *serving; /* our copy of the serving config in force, for its list of clusters */
-    bool validating;              /* started only to check the configuration */
-    void *reload_timer;           /* waits for the folder to be quiet */
-    void *tick_timer;             /* counters, order of candidates */
-    uint64_t next_check_ms;       /* when the folder is read without having been told to */
-    uint64_t handled_ms;          /* when the last change was taken or refused */
-    _Atomic bool ready;           /* first configuration applied, every cluster polled or timed out */
+    uint64_t failover_max_body_bytes; /* a longer body is not kept for a retry */
+    struct grid_serving *serving;     /* our copy of the serving config in force, for its list of clusters */
+    bool validating;                  /* started only to check the configuration */
+    void *reload_timer;               /* waits for the folder to be quiet */
+    void *tick_timer;                 /* counters, order of candidates */
+    uint64_t next_check_ms;           /* when the folder is read without having been told to */
+    uint64_t handled_ms;              /* when the last change was taken or refused */
+    _Atomic bool ready;               /* first configuration applied, every cluster polled or timed out */
     _Atomic bool draining;
 };
 
@@ -86,11 +87,6 @@ void grid_admin_free(void);
 /* Any thread. */
 void grid_admin_metrics(struct grid_module *module, struct grid_buf *out);
 void grid_admin_snapshot(struct grid_module *module, struct grid_buf *out);
-
-/* ---- pick.c: the cluster of a request ------------------------------------------------------------------------- */
-
-/* Has Envoy choose the stream's cluster anew; the decision is taken inside, for this ticket. */
-void grid_pick_decide(void *stream, struct grid_ticket *ticket);
 
 /* ---- ops.c: the pages of the ops listener --------------------------------------------------------------------- */
 

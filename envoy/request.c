@@ -29,14 +29,15 @@ static void change_head(void *envoy, const struct grid_filter *filter, const str
         grid_bridge_remove(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("accept-encoding"));
 }
 
-/* True when the stream goes on. A route without our specifier is left as it is. */
-static bool decide(void *envoy, struct grid_filter *filter)
+/* True when the stream goes on. A route without our specifier is left as it is. `bytes`: of the body. */
+static bool decide(void *envoy, struct grid_filter *filter, uint64_t bytes)
 {
-    grid_pick_decide(envoy, filter->ticket);
+    grid_pick_decide(envoy, filter);
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
     filter->stage = GRID_FILTER_DECIDED;
     if (grid_bridge_forwarded(decision)) {
         change_head(envoy, filter, decision);
+        grid_pick_arm(envoy, filter, bytes);
         return true;
     }
     if (decision->reply.status == 0)
@@ -83,6 +84,19 @@ static bool start_ticket(void *envoy, struct grid_filter *filter, bool end)
     return good && (!forged || grid_headers_clean(envoy, ENVOY_REQUEST_HEADERS));
 }
 
+/* How long the head says that the body is; UINT64_MAX when it does not. */
+static uint64_t said_bytes(void *envoy)
+{
+    struct grid_str text = grid_bridge_header(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("content-length"));
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9' || bytes > UINT64_MAX / 100)
+            return UINT64_MAX;
+        bytes = bytes * 10 + (uint64_t)(text.ptr[i] - '0');
+    }
+    return text.len > 0 ? bytes : UINT64_MAX;
+}
+
 int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
 {
     struct grid_filter *filter = stream;
@@ -102,7 +116,7 @@ int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
     }
     if (grid_ticket_want(filter->ticket) == GRID_WANT_BODY)
         grid_ticket_body(filter->ticket, NULL, 0, false);
-    return decide(envoy, filter) ? ENVOY_HEADERS_CONTINUE : ENVOY_HEADERS_STOP;
+    return decide(envoy, filter, end ? 0 : said_bytes(envoy)) ? ENVOY_HEADERS_CONTINUE : ENVOY_HEADERS_STOP;
 }
 
 /* ---- body ---------------------------------------------------------------------------------------------------- */
@@ -208,7 +222,7 @@ static bool is_broken(const struct grid_filter *filter)
 static bool finish_body(void *envoy, struct grid_filter *filter, const struct grid_body *parts, bool cut)
 {
     bool good = show_body(envoy, filter, parts, cut);
-    if (good && !decide(envoy, filter))
+    if (good && !decide(envoy, filter, cut ? UINT64_MAX : body_bytes(envoy, parts)))
         return false;
     bool broken = good && is_broken(filter);
     if (good && !broken && change_body(envoy, filter, parts))

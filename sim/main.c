@@ -6,6 +6,7 @@
  * Not here  HTTP (http.c), the engine (queue.c).
  */
 #include "sim.h"
+#include "store.h"
 
 #include <errno.h>
 #include <event2/listener.h>
@@ -44,12 +45,16 @@ static const char HELP[] =
     "  --decode-tps N        tokens a second that one answer is written at (default 50)\n"
     "  --max-num-seqs N      requests that run at once, the others wait (default 8)\n"
     "  --cache-blocks N      capacity of the prefix cache in blocks of 16 tokens (default 65536)\n"
+    "  --store-count N       responses and conversations kept, the oldest go first; 0 keeps none (default 4096)\n"
+    "  --store-bytes N       bytes of text kept with them (default 67108864)\n"
     "  --seed N              changes the words of the answers (default 0)\n"
     "  --help                this text\n"
     "\n"
     "Four bytes of the prompt are one token. The answer has 32 tokens, or exactly max_tokens.\n"
     "\n"
-    "Serves     POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /health, GET /metrics\n"
+    "Serves     POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /health, GET /metrics,\n"
+    "           /v1/responses (create, stream, background, retrieve, delete, cancel, input_items, compact,\n"
+    "           input_tokens), /v1/conversations (create, retrieve, update, delete, items), kept in memory\n"
     "State      GET /sim/state   POST /sim/reset (empties the cache, zeroes the counters)\n"
     "Load       POST /sim/load {\"waiting\":12}   adds so many waiting requests to the metric\n"
     "Failures   POST /sim/faults {\"status\":503,\"body\":...,\"retry_after\":2,\"delay_ms\":100,\"reset\":true,\n"
@@ -71,6 +76,8 @@ enum option_id {
     OPT_DECODE_TPS,
     OPT_MAX_NUM_SEQS,
     OPT_CACHE_BLOCKS,
+    OPT_STORE_COUNT,
+    OPT_STORE_BYTES,
     OPT_SEED,
     OPT_HELP,
 };
@@ -139,6 +146,10 @@ static bool read_option(int id, const char *text, struct grid_sim_options *optio
         return read_count(text, 1, UINT32_MAX, &options->max_num_seqs);
     case OPT_CACHE_BLOCKS:
         return read_count(text, 1, MAX_CACHE_BLOCKS, &options->cache_blocks);
+    case OPT_STORE_COUNT:
+        return read_count(text, 0, UINT32_MAX, &options->store_count);
+    case OPT_STORE_BYTES:
+        return read_count(text, 0, UINT32_MAX, &options->store_bytes);
     case OPT_SEED:
         return read_count(text, 0, UINT64_MAX, &options->seed);
     case OPT_HELP:
@@ -158,6 +169,8 @@ static int read_options(int argc, char **argv, struct grid_sim_options *options)
         {"decode-tps", required_argument, NULL, OPT_DECODE_TPS},
         {"max-num-seqs", required_argument, NULL, OPT_MAX_NUM_SEQS},
         {"cache-blocks", required_argument, NULL, OPT_CACHE_BLOCKS},
+        {"store-count", required_argument, NULL, OPT_STORE_COUNT},
+        {"store-bytes", required_argument, NULL, OPT_STORE_BYTES},
         {"seed", required_argument, NULL, OPT_SEED},
         {"help", no_argument, NULL, OPT_HELP},
         {NULL, 0, NULL, 0},
@@ -280,6 +293,9 @@ static int serve(const struct grid_sim_options *options)
     grid_sim_server_init(&server, options);
     server.base = base;
     grid_sim_queue_init(&server.queue, base, cache, options);
+    struct grid_sim_store store;
+    grid_sim_store_init(&store, (size_t)options->store_count, (size_t)options->store_bytes);
+    server.store = &store;
     evhttp_set_timeout(http, IDLE_S);
     evhttp_set_max_headers_size(http, MAX_HEADER_BYTES);
     evhttp_set_max_body_size(http, MAX_BODY_BYTES);
@@ -289,7 +305,8 @@ static int serve(const struct grid_sim_options *options)
         (void)event_base_dispatch(base);
         status = EXIT_STOPPED;
     }
-    evhttp_free(http); /* ends what is still open, which takes it out of the queue */
+    evhttp_free(http);            /* ends what is still open, which takes it out of the queue */
+    grid_sim_store_clear(&store); /* and so what runs in the background */
     grid_sim_fault_clear(&server);
     grid_sim_cache_free(cache);
     event_free(term);
@@ -307,6 +324,8 @@ int grid_sim_main(int argc, char **argv)
         .decode_tps = 50,
         .max_num_seqs = 8,
         .cache_blocks = 65536,
+        .store_count = GRID_SIM_DEFAULT_STORE_COUNT,
+        .store_bytes = GRID_SIM_DEFAULT_STORE_BYTES,
     };
     int status = read_options(argc, argv, &options);
     if (status >= 0)

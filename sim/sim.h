@@ -2,9 +2,11 @@
  * sim.h - a simulated inference site: what its files share
  *
  * Story     main.c reads the options and owns the event loop. http.c (libevent's evhttp) receives a request, plays a
- *           settable failure, lets apis.c turn the body into an engine request (prompt blocks, tokens to write), hands
- *           it to queue.c and writes the answer as queue.c says that a token is due. queue.c is the engine: a FIFO
- *           behind max_num_seqs, one prefill at a time, decoding at a fixed speed. cache.c is its prefix cache.
+ *           settable failure and hands it as an exchange (exchange.h) to generate.c (Chat Completions, Completions),
+ *           stored.c (Responses) or conversations.c. apis.c and responses.c turn a body into an engine request (prompt
+ *           blocks by prompt.c, tokens to write) for queue.c, and the answer is written as queue.c says that a token is
+ *           due. queue.c is the engine: a FIFO behind max_num_seqs, one prefill at a time, decoding at a fixed speed.
+ *           cache.c is its prefix cache, store.c what is kept of responses and conversations (store.h).
  *           metrics.c prints the counters under vLLM's names and as JSON, and takes what tests set under /sim/.
  * Promise   One thread, one loop: nothing here needs a lock. Memory that cannot be had ends the process: this is a tool
  *           for tests and demos, and half an engine would only mislead. Prompt text is never logged, nor put in errors.
@@ -49,6 +51,8 @@ struct grid_sim_options {
     double decode_tps;
     uint64_t max_num_seqs;
     uint64_t cache_blocks;
+    uint64_t store_count;
+    uint64_t store_bytes;
     uint64_t seed;
 };
 
@@ -177,6 +181,19 @@ struct grid_sim_refusal {
     char message[256];
 };
 
+/* Fills refusal; always false, so that it can be returned. */
+__attribute__((format(printf, 5, 6))) bool grid_sim_refuse(struct grid_sim_refusal *refusal, int status,
+                                                           const char *type, const char *param, const char *format,
+                                                           ...);
+/* Any JSON value, the caller's; NULL: refusal says why. */
+json_t *grid_sim_body_parse(const char *body, size_t body_bytes, struct grid_sim_refusal *refusal);
+/* The served model of that name, the first one when there is none; NULL: refusal says why. */
+const char *grid_sim_model_pick(const struct grid_sim_options *options, const json_t *model,
+                                struct grid_sim_refusal *refusal);
+/* Without a limit an answer ends by itself; with one it is exactly as long as the limit. name: of the field. */
+bool grid_sim_length_read(const json_t *limit, const char *name, struct grid_sim_seq *seq,
+                          struct grid_sim_refusal *refusal);
+
 /* Fills call and the submitter's part of seq. False: refusal says why, nothing to clear. */
 bool grid_sim_call_read(const struct grid_sim_options *options, enum grid_sim_api api, const char *body,
                         size_t body_bytes, struct grid_sim_call *call, struct grid_sim_seq *seq,
@@ -190,6 +207,8 @@ void grid_sim_call_token_event(const struct grid_sim_call *call, const struct gr
 void grid_sim_call_usage_event(const struct grid_sim_call *call, const struct grid_sim_seq *seq, struct evbuffer *out);
 /* The whole answer of a call without stream. */
 void grid_sim_call_answer(const struct grid_sim_call *call, const struct grid_sim_seq *seq, struct evbuffer *out);
+/* Compact JSON; takes the value over, which must not be NULL. */
+void grid_sim_json_add(struct evbuffer *out, json_t *value);
 /* OpenAI's error object. param may be NULL. */
 void grid_sim_error_body(int status, const char *type, const char *param, const char *message, struct evbuffer *out);
 /* XXH64, seed 0, of the bytes where they lie. */
@@ -209,10 +228,13 @@ struct grid_sim_fault {
     int64_t times;             /* requests left to fail; -1: until cleared */
 };
 
+struct grid_sim_store;
+
 struct grid_sim_server {
     const struct grid_sim_options *options;
     struct event_base *base;
     struct grid_sim_queue queue;
+    struct grid_sim_store *store;
     struct grid_sim_fault fault;
     double synthetic_waiting;
     uint64_t received; /* POSTs outside /sim */

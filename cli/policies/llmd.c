@@ -2,11 +2,11 @@
  * llmd.c - llm-d-router's optimized baseline: prefix-cache-affinity-filter, token-load-scorer, max-score-picker
  *
  * Rule      The share of the prompt's 64-token blocks that a site is believed to hold is its score; sites with at least
- *           affinityThreshold are sticky. With some sticky and some not, all stay when the best sticky site's estimated
- *           time to first token is over the best other's by more than maxTTFTPenaltyMs; else the sticky ones stay. Of
- *           those that stay, the fewest tokens in flight; equal ones by lot. The estimate is tokens in flight, with this
- *           request's own, over peakPrefillThroughput. Blocks are noted when a request is sent, before any answer, in an
- *           LRU of lruCapacityPerServer blocks a site.
+ *           affinityThreshold are sticky. With some sticky and some not, all stay when the best sticky site's
+ *           estimated time to first token is over the best other's by more than maxTTFTPenaltyMs; else the sticky
+ *           ones stay. Of those that stay, the fewest tokens in flight; equal ones by lot. The estimate is tokens in
+ *           flight, with this request's own, over peakPrefillThroughput. Blocks are noted when a request is sent,
+ *           before any answer, in an LRU of lruCapacityPerServer blocks a site.
  * Source    llm-d/llm-d-router, pkg/epp/framework/plugins/scheduling/filter/prefixcacheaffinity (plugin.go and README,
  *           as of 2026-08), guides/optimized-baseline: affinityThreshold 0.80, maxTTFTPenaltyMs 18000,
  *           explorationProbability 0, 31,250 blocks a server. peakPrefillThroughput is calibrated: the sites' own rate.

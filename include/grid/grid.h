@@ -1,5 +1,5 @@
 /*
- * grid.h - the only public header of the core
+ * grid.h - the public header of the core: hosts include this one
  *
  * Story     A host (the Envoy module, the command, a test) makes one router, loads two configurations into it, feeds
  *           it queue depths, and asks it about each request: grid_ticket_new at the head, grid_ticket_body when the
@@ -10,16 +10,13 @@
  * Threads   A router may be used from any number of threads at once. A ticket belongs to one thread at a time.
  * Text      Every grid_str is a view. What a ticket returns lives as long as the ticket; what a caller passes in is
  *           not kept after the call returns unless the comment says so.
- * Not here  Envoy (envoy/), YAML and files (cli/).
+ * Not here  Text, memory and refusals (base.h), the serving config (serving.h): both come in through here. Envoy
+ *           (envoy/), YAML and files (cli/).
  */
 #ifndef GRID_GRID_H
 #define GRID_GRID_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#define GRID_MUST_USE __attribute__((warn_unused_result))
+#include "grid/serving.h"
 
 /* Constants that no setting changes (behaviour.md P). */
 #define GRID_BLOCK_BYTES 256u
@@ -35,70 +32,7 @@
 #define GRID_MIN_TAG_KEY_BYTES 32u
 #define GRID_MAX_TAG_KEYS 8u
 
-/* ---- text ---------------------------------------------------------------------------------------------------- */
-
-/* Bytes with a length; a view, never NUL-terminated by promise. {NULL, 0} means absent where absence is told apart. */
-struct grid_str {
-    const char *ptr;
-    size_t len;
-};
-
-/* One HTTP header; lower-case name. Two views side by side, which is also how Envoy hands them over. */
-struct grid_header {
-    struct grid_str name;
-    struct grid_str value;
-};
-
-/* ---- memory -------------------------------------------------------------------------------------------------- */
-
-/* Where all memory of the core comes from. NULL in place of a struct grid_alloc means malloc, realloc and free. */
-struct grid_alloc {
-    void *(*take)(void *ctx, size_t size);
-    void *(*resize)(void *ctx, void *ptr, size_t size); /* ptr may be NULL */
-    void (*give)(void *ctx, void *ptr);                 /* ptr may be NULL */
-    void *ctx;
-};
-
-/* Growable text with a ceiling given at birth. Start from {.limit = N, .alloc = A}; give back with grid_buf_done. */
-struct grid_buf {
-    char *ptr;
-    size_t len, cap, limit;
-    const struct grid_alloc *alloc;
-    bool failed; /* no memory or over the limit: what is in ptr is a head of the text */
-};
-void grid_buf_put(struct grid_buf *buf, const void *bytes, size_t len);
-void grid_buf_puts(struct grid_buf *buf, const char *text);
-void grid_buf_printf(struct grid_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void grid_buf_json(struct grid_buf *buf, struct grid_str text); /* as a JSON string with quotes; bad UTF-8 as U+FFFD */
-void grid_buf_done(struct grid_buf *buf);
-
-/* ---- errors of settings -------------------------------------------------------------------------------------- */
-
-enum grid_status {
-    GRID_OK = 0,
-    GRID_E_NO_MEMORY, /* the allocator gave nothing, or a ceiling was met */
-    GRID_E_SYNTAX,    /* not JSON */
-    GRID_E_FIELD,     /* a field is unknown, missing, of the wrong type or out of range */
-    GRID_E_CONFLICT,  /* fields that are right apart and wrong together */
-};
-const char *grid_status_name(enum grid_status status);
-
-/* One refusal. `field` is a dotted path: "prefix_affinity.threshold", "candidates[3].site"; "" for the whole text. */
-struct grid_err {
-    enum grid_status code;
-    size_t offset; /* byte offset into the text that was given, of the value at fault */
-    char field[128];
-    char message[256]; /* names the value and the accepted range */
-};
-
-/* All refusals of one text, in its order, the first GRID_MAX_ERRORS kept. Zero it before the call. */
-#define GRID_MAX_ERRORS 32u
-struct grid_errors {
-    size_t count;
-    struct grid_err items[GRID_MAX_ERRORS];
-};
-
-/* ---- settings and serving config ----------------------------------------------------------------------------- */
+/* ---- settings ---------------------------------------------------------------------------------------------- */
 
 /* The `grid_site_route` block (behaviour.md J.1, design.md 7). */
 struct grid_settings {
@@ -118,71 +52,6 @@ struct grid_settings {
 enum grid_status grid_settings_parse(struct grid_str json, bool words, struct grid_settings *out_settings,
                                      struct grid_errors *errors) GRID_MUST_USE;
 void grid_settings_defaults(struct grid_settings *out_settings);
-
-enum grid_admission { GRID_NEW_AND_EXISTING, GRID_EXISTING_ONLY, GRID_NO_ADMISSION };
-enum grid_kind { GRID_INFERENCE_MODEL, GRID_MCP_TOOL };
-
-struct grid_serving_candidate {
-    enum grid_kind kind;
-    enum grid_admission admission;
-    struct grid_str name, site, cluster;
-    char mark[8]; /* the cluster's, in tagged ids; no two clusters have the same (behaviour.md O.16) */
-};
-
-struct grid_serving_tls { /* all empty: plain text */
-    bool on;
-    struct grid_str ca_path, cert_path, key_path, server_name;
-};
-
-/* How the depths of one cluster are read (behaviour.md O.23). */
-struct grid_serving_signals {
-    bool off;               /* `signals: null` or `signals: false`: never polled, always unmeasured */
-    struct grid_str path;   /* "/metrics" */
-    struct grid_str metric; /* empty: the first of the known names */
-    uint64_t interval_ms;   /* 2000 */
-    uint64_t timeout_ms;    /* 2000 */
-    double divisor;         /* 1 */
-    bool sum;               /* several series: sum, not average */
-};
-
-struct grid_serving_health { /* Envoy active health checks; path empty: none */
-    struct grid_str path;
-    uint64_t interval_ms, timeout_ms;
-};
-
-struct grid_serving_cluster {
-    struct grid_str name;
-    const struct grid_str *endpoints; /* "host:port" */
-    size_t n_endpoints;
-    struct grid_serving_tls tls;
-    struct grid_serving_signals signals;
-    struct grid_serving_health health;
-};
-
-struct grid_serving_peer { /* the reference operator's form */
-    struct grid_str site, addr, server_name, authority, path, grid_ca_path, client_cert_path, client_key_path;
-    uint64_t interval_ms, connect_timeout_ms, request_timeout_ms;
-};
-
-/* The serving config (behaviour.md J.2, O.56, design.md 7), parsed. One block of memory; views point into it. */
-struct grid_serving {
-    struct grid_str local_site;
-    uint64_t window_ms, load_window_ms;
-    const struct grid_serving_candidate *candidates;
-    size_t n_candidates;
-    bool has_clusters; /* our form */
-    const struct grid_serving_cluster *clusters;
-    size_t n_clusters;
-    const struct grid_serving_peer *peers;
-    size_t n_peers;
-    const struct grid_alloc *alloc; /* owner's business */
-    void *memory;
-};
-
-/* Parses and validates. On success the caller owns *out_serving: grid_serving_free. NULL is accepted there. */
-enum grid_status grid_serving_parse(struct grid_str json, bool words, const struct grid_alloc *alloc,
-                                    struct grid_serving **out_serving, struct grid_errors *errors) GRID_MUST_USE;
-void grid_serving_free(struct grid_serving *serving);
 
 /* ---- the router ---------------------------------------------------------------------------------------------- */
 
@@ -371,6 +240,11 @@ void grid_route(struct grid_ticket *ticket, const struct grid_route_options *opt
 /* The decision again, for logs and the answer side. Before grid_route: action GRID_REPLY with status 0. */
 const struct grid_decision *grid_ticket_decision(const struct grid_ticket *ticket);
 
+/* Failover (behaviour.md O.43). Could another healthy site take it? And: go on to the best of those, since the present
+ * one did not take it; false: none is left. Candidates that were tried are GRID_UNKNOWN; update only the others. */
+bool grid_ticket_movable(const struct grid_ticket *ticket);
+bool grid_ticket_move(struct grid_ticket *ticket, uint64_t now_ms);
+
 /* What stripping changes in the body: `bytes` bytes at `offset` (as sent) become `text`. In order, apart; at most two.
  * Only of a request that goes on. *out_n is 0 when the body goes on as it came. Owned by the ticket. */
 struct grid_edit {
@@ -503,8 +377,9 @@ struct grid_scrape {
     double depth;
     bool has_stamp;
     int64_t stamp_ms;
-    bool has_start_time;
+    bool has_start_time, has_counters;
     double start_time_seconds; /* process_start_time_seconds, when present */
+    double counters;           /* sum of what an engine only counts up: less than before tells of a restart (O.48) */
     const char *why;           /* why there is no depth; NULL when there is one */
 };
 bool grid_scrape_depth(const struct grid_str *slices, size_t n_slices, const struct grid_serving_signals *how,

@@ -109,7 +109,7 @@ class Grid:
         self.folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         self.sites = {}
         for name in self.names:
-            self.sites[name] = Site(name, self.folder, self.site_options)
+            self.sites[name] = self.make_site(name)
             self.stack.callback(self.sites[name].stop)
         self.port, self.admin_port, self.ops_port = free_port(), free_port(), free_port()
         self.write_serving()
@@ -127,6 +127,9 @@ class Grid:
         self.ops = self.stack.enter_context(httpx.Client(base_url='http://127.0.0.1:%d' % self.ops_port, timeout=10))
         self.admin = self.stack.enter_context(httpx.Client(base_url='http://127.0.0.1:%d' % self.admin_port, timeout=10))
         eventually(self.ready, 60, 'the gateway')
+
+    def make_site(self, name):
+        return Site(name, self.folder, self.site_options)
 
     def write(self, name, value):
         temporary = os.path.join(self.folder, '.' + name)

@@ -101,8 +101,41 @@ def test_a_whole_number_in_exponent_form_is_one(tmp_path):
 
 @pytest.mark.parametrize('line, field, says', [
     ('lissen: 127.0.0.1:1', 'lissen', 'unknown field'),
-    ('role: provider', 'role', 'not supported by this version'),
-    ('role: other', 'role', 'consumer'),
+    ('role: provider', 'role', 'needs mutual TLS'),
+    ('role: provider', 'role', 'needs peers_allowed'),
+    ('role: provider', 'role', 'names another site, west'),
+    ('role: other', 'role', 'must be consumer or provider'),
+    ('role: 5', 'role', 'must be text'),
+    ('peers_allowed: [a.example]', 'peers_allowed', 'only of role provider'),
+    ('peers_allowed: []', 'peers_allowed', 'a list of 1 to 64'),
+    ('peers_allowed: a.example', 'peers_allowed', 'a list of 1 to 64'),
+    ('peers_allowed: ["a b"]', 'peers_allowed[0]', 'a DNS name or URI'),
+    ('allowed_paths: [/v1/models]', 'allowed_paths', 'only of role provider'),
+    ('allowed_paths: [v1]', 'allowed_paths[0]', "starts with '/'"),
+    ('allowed_paths: ["/v1?x"]', 'allowed_paths[0]', 'without query'),
+    ('allowed_paths: [/v1/models, /v1/responses/x]', 'allowed_paths[1]', 'stored ids'),
+    ('allowed_paths: [/v1/conversations/x]', 'allowed_paths[0]', 'stored ids'),
+    ('cors: {}', 'cors.allow_origins', 'missing'),
+    ('cors: [a]', 'cors', 'must be a mapping of allow_origins'),
+    ('cors: {allow_origins: [chat.example]}', 'cors.allow_origins[0]', 'an origin such as'),
+    ('cors: {allow_origins: ["https://a/b"]}', 'cors.allow_origins[0]', 'an origin such as'),
+    ('cors: {allow_origins: ["https://a"], allow_methods: [GE T]}', 'cors.allow_methods[0]', 'a method'),
+    ('cors: {allow_origins: ["https://a"], allow_headers: ["a:"]}', 'cors.allow_headers[0]', 'a header'),
+    ('cors: {allow_origins: ["https://a"], expose_headers: [""]}', 'cors.expose_headers[0]', 'a header'),
+    ('cors: {allow_origins: ["https://a"], max_age_secs: 86401}', 'cors.max_age_secs', 'from 0 to 86400'),
+    ('cors: {allow_origins: ["*"], allow_credentials: true}', 'cors.allow_credentials', 'every origin'),
+    ('cors: {allow_origins: ["https://a"], allow_credentials: 1}', 'cors.allow_credentials', 'true or false'),
+    ('cors: {allow_origins: ["https://a"], origins: []}', 'cors.origins', 'unknown field'),
+    ('tracing: {}', 'tracing.endpoint', 'missing'),
+    ('tracing: {endpoint: "http://a:1"}', 'tracing.endpoint', 'HOST:PORT'),
+    ('tracing: {endpoint: "a:1", protocol: zipkin}', 'tracing.protocol', 'grpc or http'),
+    ('tracing: {endpoint: "a:1", path: /x}', 'tracing.path', 'only of protocol http'),
+    ('tracing: {endpoint: "a:1", protocol: http, path: x}', 'tracing.path', "starts with '/'"),
+    ('tracing: {endpoint: "a:1", service_name: ""}', 'tracing.service_name', 'must be text'),
+    ('tracing: {endpoint: "a:1", percent: 101}', 'tracing.percent', 'from 0 to 100'),
+    ('tracing: {endpoint: "a:1", sampling: 1}', 'tracing.sampling', 'unknown field'),
+    ('tls: {cert_path: gateway.yaml, key_path: gateway.yaml}', 'tls.cert_path', 'no certificate in it'),
+    ('tls: {cert_path: gateway.yaml, key_path: gateway.yaml}', 'tls.key_path', 'no private key in it'),
     ('admin: 0.0.0.0:9901', 'admin', 'loopback'),
     ('admin: "[::]:9901"', 'admin', 'loopback'),
     ('admin: 127.0.0.1:8080', 'admin', 'same port'),
@@ -134,7 +167,7 @@ def test_a_wrong_field_is_named_with_its_line(tmp_path, line, field, says):
 
 def test_all_refusals_of_both_files_come_at_once(tmp_path):
     found = refusals(tmp_path, GATEWAY.replace('model_header: X-Model', 'prefix_affinity:\n    threshold: 1.5')
-                     + 'role: provider\n', SERVING.replace('site: west', 'site: West'))
+                     + 'role: provide\n', SERVING.replace('site: west', 'site: West'))
     places = {(name, line, field) for name, line, field, _ in found}
     assert ('gateway.yaml', 4, 'grid_site_route.prefix_affinity.threshold') in places
     assert ('gateway.yaml', 6, 'role') in places
@@ -149,6 +182,72 @@ def test_the_serving_config_is_held_to_its_fields(tmp_path):
     found = refusals(tmp_path, serving=SERVING + '    tls: {ca_path: missing.pem}\n')
     assert found == [('serving.yaml', 9, 'clusters[1].tls.ca_path', found[0][3])]
     assert str(tmp_path / 'missing.pem') in found[0][3], 'a path is taken from the folder of its file'
+
+
+@pytest.mark.parametrize('line', [
+    'cors: {allow_origins: ["https://chat.example", "http://localhost:3000"], allow_methods: [POST], allow_headers: [x-a], '
+    'expose_headers: [x-b], max_age_secs: 0, allow_credentials: true}',
+    'cors: {allow_origins: ["*"]}',
+    'cors: null',
+    'tracing: {endpoint: "collector.example:4317", service_name: edge, percent: 12.5}',
+    'tracing: {endpoint: "[::1]:4318", protocol: http, path: /otlp/v1/traces}',
+    'role: consumer',
+    'access_log: true',
+])
+def test_a_right_field_is_taken_by_envoy_too(tmp_path, line):
+    done = check(tmp_path, GATEWAY + line + '\n', options=('--with-envoy',))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize('line, field, says', [
+    ('health: {path: /health, interval_ms: 0}', 'health.interval_ms', 'from 1 to 86400000'),
+    ('health: {path: /health, healthy_threshold: 0}', 'health.healthy_threshold', 'from 1 to 100'),
+    ('credential: {}', 'credential.bearer_path', 'missing'),
+    ('credential: {bearer_path: nowhere}', 'credential.bearer_path', 'nowhere'),
+    ('credential: {bearer_path: two}', 'credential.bearer_path', 'one word'),
+    ('credential: {bearer_path: empty}', 'credential.bearer_path', 'nothing in it'),
+    ('paths: [v1]', 'paths[0]', "starts with '/'"),
+    ('model_alias: {llama: x}', 'model_alias', 'not supported by this version'),
+    ('tls: {ca_path: cut.pem}', 'tls.ca_path', 'not whole'),
+])
+def test_a_wrong_field_of_a_cluster_is_named_with_its_line(tmp_path, line, field, says):
+    (tmp_path / 'two').write_text('two words')
+    (tmp_path / 'empty').write_text('\n')
+    (tmp_path / 'cut.pem').write_text('-----BEGIN CERTIFICATE-----\nMIIB\n')
+    found = refusals(tmp_path, serving=SERVING + '    ' + line + '\n')
+    assert [f for f in found if f[:3] == ('serving.yaml', 9, 'clusters[1].' + field) and says in f[3]], found
+
+
+def test_a_right_cluster_is_taken_by_envoy_too(tmp_path):
+    (tmp_path / 'west.key').write_text('sk-west\n')
+    serving = SERVING + ('    health: {path: /health, interval_ms: 1000, timeout_ms: 500, healthy_threshold: 2, unhealthy_threshold: 3}\n'
+                         '    credential: {bearer_path: west.key}\n    paths: [/v1/chat/completions]\n'
+                         '    signals: {path: /metrics, metric: x, how: sum, divisor: 2}\n')
+    done = check(tmp_path, serving=serving, options=('--with-envoy',))
+    assert done.returncode == 0, done.stderr
+    assert 'sk-west' not in done.stdout + done.stderr
+
+
+def test_a_provider(tmp_path):
+    for name in ('peer', 'own'):
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2',
+                        '-keyout', tmp_path / (name + '.key'), '-out', tmp_path / (name + '.pem'), '-subj', '/CN=' + name],
+                       check=True, capture_output=True, timeout=60)
+    gateway = ('listen: 127.0.0.1:8080\nrole: provider\npeers_allowed: [east.example, "spiffe://grid/east"]\n'
+               'tls: {cert_path: own.pem, key_path: own.key, client_ca_path: peer.pem}\nserving_config_path: serving.yaml\n')
+    serving = SERVING.replace('  - {kind: inference_model, name: llama, site: west, cluster: pool-west}\n', '')
+    done = check(tmp_path, gateway, serving, options=('--with-envoy',))
+    assert done.returncode == 0, done.stderr
+    done = check(tmp_path, gateway + 'allowed_paths: [/v1/models, /metrics]\n', serving, options=('--with-envoy',))
+    assert done.returncode == 0, done.stderr
+    found = refusals(tmp_path, gateway + 'grid_site_route: {}\n', serving)
+    assert found == [('gateway.yaml', 6, 'grid_site_route', 'not of role provider: it routes nothing')]
+    two = SERVING.replace('site: west', 'site: east')
+    assert refusals(tmp_path, gateway, two) == [
+        ('gateway.yaml', 2, 'role', 'provider forwards to one local cluster: candidates[1] of the serving config names '
+                                    'another cluster, pool-west')]
+    peers = 'local_site: east\nwindow_secs: 60\nload_window_ms: 30000\ncandidates: []\npeers: []\n'
+    assert 'provider needs clusters' in refusals(tmp_path, gateway, peers)[0][3]
 
 
 def test_a_tag_key_must_be_there_and_long_enough(tmp_path):

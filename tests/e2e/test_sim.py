@@ -392,6 +392,226 @@ def test_echoed_headers_are_bounded(start):
     assert len(text) <= 4096 and seen["x-c"] == "c" and ("x-a" in seen) != ("x-b" in seen)
 
 
+# ---- what is stored ----
+
+EVENTS = [
+    "response.created",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.content_part.added",
+    *["response.output_text.delta"] * 3,
+    "response.output_text.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "response.completed",
+]
+
+
+def respond(site, text, **fields):
+    return site.http.post("/v1/responses", json={"model": MODEL, "input": text, **fields})
+
+
+def missing(answer):
+    """A 404 with an error object that names nothing but the id."""
+    error = answer.json()["error"]
+    return answer.status_code == 404 and error["message"].endswith("not found.") and error["code"] == 404
+
+
+def test_a_response_stream_has_all_events_and_is_the_stored_answer(start):
+    site = start("--decode-tps", 1000)
+    with site.openai() as client:
+        events = list(client.responses.create(model=MODEL, input="hello", stream=True, max_output_tokens=3))
+        last = events[-1].response
+        assert [event.type for event in events] == EVENTS
+        assert [event.sequence_number for event in events] == list(range(len(EVENTS)))
+        assert "".join(event.delta for event in events[4:7]) == events[7].text == last.output_text
+        assert len({event.response.id for event in (events[0], events[1], events[-1])}) == 1
+        assert (last.status, last.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+        assert client.responses.retrieve(last.id).model_dump() == last.model_dump()
+        replay = client.responses.retrieve(last.id, stream=True, starting_after=8)
+        assert [event.sequence_number for event in replay] == [9, 10]
+    text = respond(site, "hello", stream=True).text.split("\n\n")
+    assert all(event.startswith("event: response.") and "\ndata: {" in event for event in text[:-1]) and text[-1] == ""
+
+
+def test_ten_turns_by_previous_response_id_hit_the_cache_with_their_whole_history(start):
+    site = start("--prefill-tps", 1e7, "--decode-tps", 1e5)
+    previous, before = None, 0
+    for turn in range(10):
+        answer = respond(site, text_of_tokens(100, f"turn{turn}"), previous_response_id=previous).json()
+        usage = answer["usage"]
+        assert answer["status"] == "completed" and answer["previous_response_id"] == previous
+        assert usage["input_tokens"] > before + 100 and usage["input_tokens_details"]["cached_tokens"] >= before - 16
+        previous, before = answer["id"], usage["input_tokens"]
+    assert site.http.delete(f"/v1/responses/{previous}").json() == {"id": previous, "object": "response", "deleted": True}
+    assert missing(site.http.get(f"/v1/responses/{previous}"))
+    assert missing(respond(site, "more", previous_response_id=previous))
+    assert missing(site.http.delete(f"/v1/responses/{previous}"))
+
+
+def test_a_talk_by_ids_and_one_by_messages_are_one_prompt(start):
+    site = start("--prefill-tps", 1e7, "--decode-tps", 1e5)
+    first = respond(site, text_of_tokens(100), instructions="be brief").json()
+    second = respond(site, "more", instructions="be brief", previous_response_id=first["id"]).json()
+    said = first["output"][0]["content"][0]["text"]
+    items = [*user(text_of_tokens(100)), {"role": "assistant", "content": said}, *user("more")]
+    whole = respond(site, items, instructions="be brief").json()
+    assert whole["usage"]["input_tokens"] == second["usage"]["input_tokens"]
+    assert whole["usage"]["input_tokens_details"]["cached_tokens"] // 16 == (whole["usage"]["input_tokens"] - 1) // 16
+
+
+def test_store_false_and_a_site_without_a_store_keep_nothing(start):
+    site, off = start("--decode-tps", 1e5), start("--decode-tps", 1e5, "--store-count", 0)
+    for answer, where in ((respond(site, "x", store=False), site), (respond(off, "x", store=True), off)):
+        assert answer.status_code == 200 and answer.json()["id"].startswith("resp_")
+        assert missing(where.http.get("/v1/responses/" + answer.json()["id"]))
+    assert respond(site, "x", store=False, background=True).status_code == 400
+    assert respond(off, "x", background=True).status_code == 400
+
+
+def test_background_responses_run_on_end_and_can_be_cancelled(start):
+    site = start("--max-num-seqs", 1, "--decode-tps", 200)
+    long, queued = (respond(site, "x", background=True, max_output_tokens=100000).json() for _ in range(2))
+    assert long["status"] == queued["status"] == "queued" and long["output"] == []
+    site.until(lambda state: state["running"] == 1 and state["waiting"] == 1)
+    seen = lambda one: site.http.get("/v1/responses/" + one["id"]).json()["status"]
+    assert (seen(long), seen(queued)) == ("in_progress", "queued")
+    assert site.http.post(f"/v1/responses/{queued['id']}/cancel").json()["status"] == "cancelled"
+    assert (seen(long), seen(queued)) == ("in_progress", "cancelled")
+    with site.http.stream("GET", f"/v1/responses/{long['id']}?stream=true&starting_after=1") as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "event: response.output_item.added"
+        site.http.post(f"/v1/responses/{long['id']}/cancel").raise_for_status()
+        rest = list(lines)
+    assert rest and "event: response.completed" not in rest, "a cancelled one ends without"
+    site.until(lambda state: state["running"] == 0 and state["aborted"] == 2)
+    again = site.http.post(f"/v1/responses/{long['id']}/cancel")
+    assert again.status_code == 400 and again.json()["error"]["message"] == "Cannot cancel a synchronous response."
+    short = respond(site, "x", background=True, stream=True, max_output_tokens=3).text
+    assert '"status":"queued"' in short and "event: response.completed" in short
+
+
+def test_a_foreground_response_ends_with_its_client_a_background_one_does_not(start):
+    site = start("--decode-tps", 50)
+    for background in (False, True):
+        fields = {"model": MODEL, "input": "x", "stream": True, "background": background, "max_output_tokens": 1000}
+        with site.http.stream("POST", "/v1/responses", json=fields) as answer:
+            line = next(line for line in answer.iter_lines() if line.startswith("data: "))
+        name = json.loads(line[6:])["response"]["id"]
+        if background:
+            site.until(lambda state: state["running"] == 1 and state["generation_tokens"] > 0)
+            assert site.http.get("/v1/responses/" + name).json()["status"] == "in_progress"
+        else:
+            site.until(lambda state: state["running"] == 0 and state["aborted"] == 1)
+            assert missing(site.http.get("/v1/responses/" + name))
+    assert site.http.delete("/v1/responses/" + name).status_code == 200
+    site.until(lambda state: state["running"] == 0 and state["aborted"] == 2)
+
+
+def test_the_store_is_bounded_by_count_and_by_bytes(start):
+    few, small = start("--decode-tps", 1e5, "--store-count", 3), start("--decode-tps", 1e5, "--store-bytes", 20000)
+    ids = [respond(few, f"number {number}").json()["id"] for number in range(5)]
+    assert [few.http.get("/v1/responses/" + one).status_code for one in ids] == [404, 404, 200, 200, 200]
+    ids = [respond(small, "z" * 8000).json()["id"] for _ in range(3)]
+    assert [small.http.get("/v1/responses/" + one).status_code for one in ids] == [404, 200, 200]
+    assert missing(small.http.get("/v1/responses/" + respond(small, "z" * 30000).json()["id"]))
+
+
+def test_a_running_background_response_that_the_store_lets_go_leaves_the_engine(start):
+    site = start("--decode-tps", 50, "--store-count", 1)
+    first = respond(site, "x", background=True, max_output_tokens=100000).json()
+    site.until(lambda state: state["running"] == 1)
+    respond(site, "y", max_output_tokens=1)
+    site.until(lambda state: state["running"] == 0 and state["aborted"] == 1)
+    assert missing(site.http.get("/v1/responses/" + first["id"]))
+
+
+def test_ids_of_two_sites_differ_and_a_caller_may_choose_one(start):
+    sites = [start("--decode-tps", 1e5, "--name", name) for name in ("east", "west")]
+    ids = [respond(site, "x").json()["id"] for site in sites for _ in range(3)]
+    assert len(set(ids)) == 6 and all(len(one) == len("resp_") + 32 and "east" not in one for one in ids)
+    for site in sites:
+        assert respond(site, "x", request_id="resp_mine").json()["id"] == "resp_mine"
+        assert site.http.get("/v1/responses/resp_mine").status_code == 200
+    assert respond(sites[0], "x", request_id="../etc").json()["id"] != "../etc"
+
+
+def test_input_items_are_listed_in_pages(start):
+    site = start("--decode-tps", 1e5)
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "1"}
+    name = respond(site, [*user("one"), call, output, *user("two")]).json()["id"]
+    path = f"/v1/responses/{name}/input_items"
+    page = site.http.get(path, params={"limit": 3, "order": "asc"}).json()
+    assert [item["type"] for item in page["data"]] == ["message", "function_call", "function_call_output"]
+    assert page["data"][0]["content"] == [{"type": "input_text", "text": "one"}]
+    assert (page["has_more"], page["first_id"]) == (True, page["data"][0]["id"])
+    rest = site.http.get(path, params={"order": "asc", "after": page["last_id"]}).json()
+    assert [item["content"][0]["text"] for item in rest["data"]] == ["two"] and not rest["has_more"]
+    assert site.http.get(path).json()["data"] == [*rest["data"], *reversed(page["data"])], "the newest first"
+    assert site.http.get(path, params={"limit": 0}).status_code == 400
+
+
+def test_conversations_grow_by_items_and_by_responses(start):
+    site = start("--prefill-tps", 1e7, "--decode-tps", 1e5)
+    with site.openai() as client:
+        talk = client.conversations.create(metadata={"a": "b"}, items=user(text_of_tokens(100)))
+        assert talk.id.startswith("conv_") and client.conversations.retrieve(talk.id).metadata == {"a": "b"}
+        first = client.responses.create(model=MODEL, input="one", conversation=talk.id)
+        second = client.responses.create(model=MODEL, input="two", conversation={"id": talk.id})
+        assert first.conversation.id == second.conversation.id == talk.id
+        assert second.usage.input_tokens_details.cached_tokens >= first.usage.input_tokens - 16
+        added = client.conversations.items.create(talk.id, items=user("three")).data[0]
+        texts = [i.content[0].text for i in client.conversations.items.list(talk.id, order="asc", limit=2)]
+        assert texts[1:] == ["one", first.output_text, "two", second.output_text, "three"]
+        assert client.conversations.items.retrieve(added.id, conversation_id=talk.id).content[0].text == "three"
+        client.conversations.items.delete(added.id, conversation_id=talk.id)
+        with pytest.raises(openai.NotFoundError):
+            client.conversations.items.retrieve(added.id, conversation_id=talk.id)
+        assert client.conversations.update(talk.id, metadata={"c": "d"}).metadata == {"c": "d"}
+        assert client.conversations.delete(talk.id).deleted
+        with pytest.raises(openai.NotFoundError):
+            client.responses.create(model=MODEL, input="four", conversation=talk.id)
+    assert missing(site.http.get("/v1/conversations/" + talk.id))
+    both = {"conversation": talk.id, "previous_response_id": first.id}
+    assert respond(site, "x", **both).status_code == 400
+
+
+def test_compact_and_input_tokens_keep_nothing(start):
+    site = start("--prefill-tps", 1e7, "--decode-tps", 1e5)
+    with site.openai() as client:
+        first = client.responses.create(model=MODEL, input=text_of_tokens(100))
+        compacted = client.responses.compact(model=MODEL, previous_response_id=first.id)
+        assert [item.type for item in compacted.output] == ["message", "compaction"]
+        counted = client.responses.input_tokens.count(model=MODEL, input="more", previous_response_id=first.id)
+        assert counted.input_tokens > first.usage.total_tokens - first.usage.output_tokens
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(compacted.id)
+
+
+@pytest.mark.parametrize(
+    "body, param",
+    [([], None), ({}, "input"), ({"input": 1}, "input"), ({"input": [{"content": "x"}]}, "input"), ({"input": [1]}, "input"),
+     ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"), ({"input": "x", "model": 1}, "model")],
+)
+def test_wrong_response_bodies_are_refused(start, body, param):
+    answer = start().http.post("/v1/responses", json=body)
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == param
+
+
+def test_paths_and_methods_of_what_is_stored(start):
+    site = start()
+    for method, path, status in [
+        ("GET", "/v1/responses", 405), ("GET", "/v1/responses/", 404), ("PUT", "/v1/responses/resp_x", 405),
+        ("GET", "/v1/responses/resp_x/cancel", 405), ("GET", "/v1/responses/resp_x/other", 404),
+        ("GET", "/v1/responsesx", 404), ("GET", "/v1/conversations", 405), ("PUT", "/v1/conversations/conv_x", 405),
+        ("GET", "/v1/conversations/conv_x/items/", 404), ("GET", "/v1/conversations/conv_x/items/a/b", 404),
+        ("GET", "/v1/conversations/resp_x", 404), ("GET", "/v1/responses/" + "x" * 5000, 404),
+    ]:
+        answer = site.http.request(method, path)
+        assert answer.status_code == status and answer.json()["error"]["code"] == status, (method, path)
+
+
 # ---- failures ----
 
 

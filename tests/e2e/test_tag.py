@@ -207,7 +207,7 @@ def test_keys_rotate_in_a_running_gateway_and_bad_ones_are_refused(tmp_path):
         keyed.led_home(KEY)
         keyed.grid.stop()           # the access log is written at the latest now
         said = keyed.said()
-    assert said.count('"path":"/v1/responses/resp_none"') > 2 and said.count('"path":"/v1/responses/-"') > 2
+    assert said.count('"path":"/v1/responses/*"') > 4, 'the log has no ids, tagged or not'
     for secret in (KEY, OTHER, third, b'too short'):
         assert secret.decode('latin-1') not in said
         assert secret.hex() not in said

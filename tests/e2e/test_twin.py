@@ -113,7 +113,7 @@ class Maker:
         kind = self.random.choice(['text', 'text', 'image', 'document', 'tool_use', 'tool_result', 'thinking'])
         more = {'text': lambda: [('text', self.random.choice(['', '', 'x-anthropic-billing-header: ']) + self.text())],
                 'tool_use': lambda: [('name', 'f'), ('input', self.value())],
-                'tool_result': lambda: [('content', self.content(lambda: self.block(depth + 1)) if depth < 7 else 'r')],
+                'tool_result': lambda: [('content', self.content(lambda: self.block(depth + 1)) if depth < 12 else 'r')],
                 'thinking': list}.get(kind, lambda: [('source', Pairs([('media_type', 'm'), (self.random.choice(['data', 'url', 'file_id']), self.words(9))]))])()
         return Pairs([('type', kind)] + more + self.uuid())
 

@@ -66,7 +66,7 @@ static void twins(const char *text, size_t len)
 {
     for (size_t from = 0; from < len && from < 32; from++) {
         unsigned char a = 0, b = 0;
-        GRID_ASSERT(grid_lex_plain(text + from, text + len, &a) == grid_lex_plain_twin(text + from, text + len, &b));
+        GRID_ASSERT(grid_scan_plain(text + from, text + len, &a) == grid_scan_plain_twin(text + from, text + len, &b));
         GRID_ASSERT((a & 0x80) == (b & 0x80));
     }
 }

@@ -16,6 +16,7 @@ int fake_init_completes, fake_timers_alive, fake_callout_result;
 char fake_log[65536], fake_admin_page[1 << 20], fake_callout_path[1100];
 bool fake_callout_done_inside;
 uint64_t fake_last_callout;
+struct fake_callout fake_callouts[FAKE_CALLOUTS];
 
 static struct timer {
     bool made, enabled;
@@ -228,7 +229,7 @@ int ENVOY(bootstrap_extension_http_callout)(void *config, uint64_t *out_id, stru
                                             const struct grid_header *headers, size_t n, struct grid_str body,
                                             uint64_t timeout_ms)
 {
-    (void)cluster, (void)body, (void)timeout_ms;
+    (void)body, (void)timeout_ms;
     for (size_t i = 0; i < n; i++) {
         if (same(headers[i].name, text_of(":path")))
             snprintf(fake_callout_path, sizeof(fake_callout_path), "%.*s", (int)headers[i].value.len,
@@ -239,6 +240,13 @@ int ENVOY(bootstrap_extension_http_callout)(void *config, uint64_t *out_id, stru
         ON(bootstrap_extension_http_callout_done)(config, module, 0, ENVOY_CALLOUT_DONE, &status, 1, NULL, 0);
     }
     *out_id = ++fake_last_callout;
+    struct fake_callout *callout = &fake_callouts[fake_last_callout % FAKE_CALLOUTS];
+    callout->id = fake_last_callout;
+    snprintf(callout->cluster, sizeof(callout->cluster), "%.*s", (int)cluster.len, cluster.ptr);
+    for (size_t i = 0; i < n; i++) {
+        if (same(headers[i].name, text_of("host")))
+            snprintf(callout->host, sizeof(callout->host), "%.*s", (int)headers[i].value.len, headers[i].value.ptr);
+    }
     return fake_callout_result;
 }
 
@@ -389,6 +397,22 @@ void fake_fire_timers(void)
 void fake_touch(void)
 {
     ON(bootstrap_extension_file_changed)(&envoy_token, module, text_of("serving.json"), ENVOY_FILE_MOVED_TO);
+}
+
+bool fake_finish_callout_to(const char *name, int result, const char *body)
+{
+    struct grid_header status = {text_of(":status"), text_of("200")};
+    for (size_t i = 0; i < FAKE_CALLOUTS; i++) {
+        uint64_t id = fake_callouts[i].id;
+        if (id == 0 || (strcmp(fake_callouts[i].cluster, name) != 0 && strcmp(fake_callouts[i].host, name) != 0))
+            continue;
+        fake_callouts[i].id = 0;
+        struct grid_str slice = fresh(text_of(body));
+        ON(bootstrap_extension_http_callout_done)(&envoy_token, module, id, result, &status, 1, &slice, 1);
+        drop(slice);
+        return true;
+    }
+    return false;
 }
 
 void fake_finish_callout(int result, const char *status, const char *location, const char *body)

@@ -34,6 +34,10 @@ struct fake_stream {
     uint64_t flags;            /* attribute 17 */
     int selects;               /* how often the cluster specifier is asked in one clearing */
     char cluster[300];         /* chosen; "" for none */
+    char metadata[1024];       /* the struct that was set last */
+    size_t metadata_bytes;
+    double ticket;          /* grid.ticket of the dynamic metadata; 0: not set */
+    char local_address[64]; /* attribute 51: our end of the connection to the site; "" before there is one */
 
     /* what went to the site */
     bool head_sent, end_sent;
@@ -65,12 +69,21 @@ extern int fake_callout_result; /* what starting a callout returns */
 extern bool fake_callout_done_inside;
 extern uint64_t fake_last_callout;
 extern char fake_callout_path[1100];
+/* Callouts as they were started, the last in place fake_last_callout % FAKE_CALLOUTS. */
+#define FAKE_CALLOUTS 4096u
+struct fake_callout {
+    uint64_t id; /* 0 once it is finished */
+    char cluster[400], host[300];
+};
+extern struct fake_callout fake_callouts[FAKE_CALLOUTS];
 
 /* Bootstrap extension up to server_initialized; false when the module refuses. */
 bool fake_start(const char *extension_config);
 void fake_stop(void);
 void fake_fire_timers(void); /* every timer that is enabled, once */
 void fake_touch(void);       /* the file watcher saw something */
+/* The callout under way to that cluster, or with that host header; false when there is none. */
+bool fake_finish_callout_to(const char *name, int result, const char *body);
 void fake_finish_callout(int result, const char *status, const char *location, const char *body);
 uint64_t fake_counter(const char *name, const char *labels); /* values joined by commas */
 uint32_t fake_admin(const char *path);
@@ -85,6 +98,9 @@ enum fake_http { FAKE_HTTP1, FAKE_HTTP2 };
 void fake_send_body(struct fake_stream *stream, const char *bytes, size_t len, size_t piece, enum fake_http http);
 void fake_send_piece(struct fake_stream *stream, const char *bytes, size_t len, bool end);
 void fake_send_trailers(struct fake_stream *stream);
+/* The site did not take it, or broke the connection whose end on our side is `local_address` ("": there was none).
+ * True: Envoy would retry and was told where; false: the retries are used up or were never asked for. */
+bool fake_retry(struct fake_stream *stream, const char *local_address);
 /* The answer of a site, and one of Envoy's own. */
 void fake_answer(struct fake_stream *stream, const char *lines, const char *body);
 /* An answer of a site piece by piece; a piece may begin with slices that were given before it. */

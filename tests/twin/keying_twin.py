@@ -15,7 +15,6 @@ BLOCK = 256
 MAX_KEYS = 512
 CANONICAL_MAX = 16384
 DEPTH_MAX = 128
-FRAMES = 14
 
 Look = namedtuple('Look', 'reason model salt stream')
 Node = namedtuple('Node', 'kind start end value')  # value: text bytes or None, list of nodes, list of (name, node)
@@ -427,14 +426,12 @@ def completions(stream, top):
 
 
 class Blocks:
-    """Anthropic's blocks; `system` skips one client's billing block; `level` is how deep results are nested."""
+    """Anthropic's blocks; `system` skips one client's billing block."""
 
-    def __init__(self, system=False, level=0):
-        self.system, self.level = system, level
+    def __init__(self, system=False):
+        self.system = system
 
     def __call__(self, stream, node):
-        if node.kind == 'object' and 3 + 2 * self.level + (0 if self.system else 2) > FRAMES:
-            raise Refused('too_deep')
         fields = Fields(node, BLOCK_PART).checked()
         kind = fields.type()
         if kind == 'text':
@@ -451,9 +448,7 @@ class Blocks:
         elif kind == 'tool_result':
             stream.put(b'result\x1f\x1f')
             inner = fields.get('content')
-            if inner is not None and inner.kind == 'array' and 4 + 2 * self.level + (0 if self.system else 2) > FRAMES:
-                raise Refused('too_deep')
-            content(stream, inner, Blocks(False, self.level + 1 - (1 if self.system else 0)))
+            content(stream, inner, Blocks())
             if inner is not None:
                 stream.put(b'end\x1f\x1f')
         elif kind not in ('thinking', 'redacted_thinking'):

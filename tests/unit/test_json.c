@@ -9,8 +9,10 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/json.h"
 
@@ -268,6 +270,125 @@ static void raw_and_decode_at_every_cut(void **state)
     }
 }
 
+/* ---- random texts: skipped in one slice, where much is done at once, and in slices of one byte ---------------- */
+
+static uint64_t dice;
+
+static size_t roll(size_t n)
+{
+    dice ^= dice << 13;
+    dice ^= dice >> 7;
+    dice ^= dice << 17;
+    return (size_t)(dice >> 11) % n;
+}
+
+static size_t random_value(char *at, size_t room, size_t depth)
+{
+    static const char *const scalars[] = {"null",
+                                          "true",
+                                          "false",
+                                          "0",
+                                          "12345678901234567890",
+                                          "-1.5e3",
+                                          "\"\"",
+                                          "\"name\"",
+                                          "\"sixteen bytes ab\"",
+                                          "\"a longer text than sixteen bytes\"",
+                                          "\"\\u0041\"",
+                                          "7"};
+    static const char *const spaces[] = {"", "", "", " ", "\n", "  "};
+    size_t kind = roll(depth < 5 && room > 400 ? 4 : 2), len = 0;
+#define ADD(text) len += (size_t)snprintf(at + len, room - len, "%s", text)
+    if (kind < 2) {
+        ADD(scalars[roll(sizeof scalars / sizeof scalars[0])]);
+        return len;
+    }
+    ADD(kind == 2 ? "[" : "{");
+    for (size_t i = 0, n = roll(6); i < n && room - len > 300; i++) {
+        ADD(i ? "," : "");
+        ADD(spaces[roll(6)]);
+        if (kind == 3) {
+            ADD(scalars[6 + roll(5)]);
+            ADD(spaces[roll(6)]);
+            ADD(":");
+            ADD(spaces[roll(6)]);
+        }
+        len += random_value(at + len, room - len - 60, depth + 1);
+        ADD(spaces[roll(6)]);
+    }
+    ADD(spaces[roll(6)]);
+    ADD(kind == 2 ? "]" : "}");
+#undef ADD
+    return len;
+}
+
+static void skipping_is_the_same_in_bytes(void **state)
+{
+    (void)state;
+    static char text[4000];
+    static struct grid_str bytes[4000];
+    static struct grid_lex_memo memo;
+    const char *fixed = getenv("GRID_TEST_SEED");
+    uint64_t seed = fixed ? strtoull(fixed, NULL, 10) : (uint64_t)time(NULL);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    dice = seed * 2 + 1;
+    size_t fine = 0;
+    for (int round = 0; round < 20000; round++) {
+        size_t len = random_value(text, sizeof text, 0);
+        for (size_t bends = roll(3); bends > 0; bends--)
+            text[roll(len)] = "{}[],:\"\\ 0a"[roll(11)];
+        struct grid_str whole = {text, len};
+        struct grid_json one, many;
+        for (size_t i = 0; i < len; i++)
+            bytes[i] = (struct grid_str){text + i, 1};
+        memset(&memo, 0, sizeof memo);
+        grid_json_init(&one, &whole, 1);
+        one.memo = &memo;
+        grid_json_init(&many, bytes, len);
+        if (grid_json_skip(&one))
+            grid_json_finish(&one);
+        if (grid_json_skip(&many))
+            grid_json_finish(&many);
+        assert_int_equal(one.fault, many.fault);
+        assert_int_equal(grid_json_offset(&one), grid_json_offset(&many));
+        fine += one.fault == GRID_JSON_FINE;
+    }
+    assert_true(fine > 2000);
+}
+
+/* A name that is guessed is taken only when it stands there, whole and plain. */
+static void guessed_names(void **state)
+{
+    (void)state;
+    static const char name[24] = "content";
+    static const struct {
+        const char *text;
+        bool taken;
+    } rows[] = {
+        {"{\"content\":1,\"and then some more bytes\":0}", true},
+        {"{\"contents\":1,\"and then some more bytes\":0}", false},
+        {"{\"conten\":1,\"and then some more bytes\":00}", false},
+        {"{\"conteNt\":1,\"and then some more bytes\":0}", false},
+        {"{\"content\" :1,\"and then some more bytes\":0}", false},
+        {"{ \"content\":1,\"and then some more bytes\":0}", false},
+        {"{\"c\\u006fntent\":1,\"and then some more bytes\":0}", false},
+        {"{\"content\":1}", false},
+        {"{\"content,\":1,\"and then some more bytes\":0}", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct grid_str text = {rows[i].text, strlen(rows[i].text)};
+        struct grid_json json;
+        grid_json_init(&json, &text, 1);
+        assert_true(grid_json_enter(&json, GRID_JSON_OBJECT));
+        assert_int_equal(grid_json_named_so(&json, name, 7), rows[i].taken);
+        if (!rows[i].taken) {
+            struct grid_json_name found;
+            assert_true(grid_json_named(&json, &found));
+        }
+        assert_int_equal(grid_json_peek(&json), GRID_JSON_NUMBER);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +400,8 @@ int main(void)
         cmocka_unit_test(numbers),
         cmocka_unit_test(faults_stick_and_end_loops),
         cmocka_unit_test(raw_and_decode_at_every_cut),
+        cmocka_unit_test(skipping_is_the_same_in_bytes),
+        cmocka_unit_test(guessed_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,10 +44,64 @@ static void plain_agrees_with_twin(void **state)
         for (size_t i = draw(&dice, 4); i > 0; i--)
             text[draw(&dice, sizeof text)] = (char)stops[draw(&dice, sizeof stops)];
         unsigned char high = 0, high_twin = 0;
-        const char *stop = grid_lex_plain(text + from, text + len, &high);
-        const char *twin = grid_lex_plain_twin(text + from, text + len, &high_twin);
+        const char *stop = grid_scan_plain(text + from, text + len, &high);
+        const char *twin = grid_scan_plain_twin(text + from, text + len, &high_twin);
         assert_ptr_equal(stop, twin);
         assert_int_equal(high & 0x80, high_twin & 0x80);
+        high = 0;
+        assert_ptr_equal(grid_scan_plain_narrow(text + from, text + len, &high), twin);
+        assert_int_equal(high & 0x80, high_twin & 0x80);
+        size_t n = len - from < GRID_SCAN_WIDE ? len - from : GRID_SCAN_WIDE;
+        struct grid_scan_marks marks = grid_scan_marks(text + from, n),
+                               marks_twin = grid_scan_marks_twin(text + from, n);
+        assert_memory_equal(&marks, &marks_twin, sizeof marks);
+    }
+}
+
+/* Strings full of escapes, some of them wrong: one slice, where 64 bytes are looked at together, against slices of one
+ * byte, where none are. */
+static void strings_in_one_piece_or_bytes(void **state)
+{
+    (void)state;
+    static const char *const bits[] = {"\\",
+                                       "\\\\",
+                                       "\\\"",
+                                       "\"",
+                                       "u00e9",
+                                       "\\u00E9",
+                                       "\\ud83d",
+                                       "a",
+                                       "bcdefghijklmnop",
+                                       "\xC3\xA9",
+                                       "\\n",
+                                       "\x1F",
+                                       "\\x",
+                                       "                                                                 "};
+    static struct grid_str bytes[2000];
+    char text[2000];
+    uint64_t dice = seed_of_run() | 1u;
+    for (int round = 0; round < 20000; round++) {
+        size_t len = 0;
+        size_t kinds = 4 + draw(&dice, sizeof bits / sizeof bits[0] - 3), n = draw(&dice, 60);
+        for (size_t i = 0; i < n; i++) {
+            const char *bit = bits[draw(&dice, kinds)];
+            memcpy(text + len, bit, strlen(bit));
+            len += strlen(bit);
+        }
+        struct grid_str whole = {text, len};
+        for (size_t i = 0; i < len; i++)
+            bytes[i] = (struct grid_str){text + i, 1};
+        struct grid_cursor one, many;
+        unsigned traits = 0, traits_many = 0;
+        grid_cursor_init(&one, &whole, 1);
+        grid_cursor_init(&many, bytes, len);
+        (void)grid_cursor_settle(&one);
+        (void)grid_cursor_settle(&many);
+        enum grid_lex_result result = grid_lex_text(&one, NULL, &traits);
+        assert_int_equal(grid_lex_text(&many, NULL, &traits_many), result);
+        assert_int_equal(grid_cursor_offset(&one), grid_cursor_offset(&many));
+        if (result == GRID_LEX_DONE)
+            assert_int_equal(traits, traits_many);
     }
 }
 
@@ -178,9 +232,13 @@ static void memo_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_agrees_with_twin),     cmocka_unit_test(numbers),
-        cmocka_unit_test(escapes_byte_by_byte),       cmocka_unit_test(utf8_at_every_cut),
-        cmocka_unit_test(cursor_passes_empty_slices), cmocka_unit_test(memo_changes_nothing),
+        cmocka_unit_test(plain_agrees_with_twin),
+        cmocka_unit_test(strings_in_one_piece_or_bytes),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(escapes_byte_by_byte),
+        cmocka_unit_test(utf8_at_every_cut),
+        cmocka_unit_test(cursor_passes_empty_slices),
+        cmocka_unit_test(memo_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,6 +275,44 @@ static void test_health_as_the_proxy_knows_it(void **state)
 
 /* ---- options of a decision -------------------------------------------------------------------------------------- */
 
+/* Where a request for model m on the path goes; "" and the refusal's status when nowhere. */
+static void expect_on(const char *path, const char *cluster, int status, const char *code)
+{
+    struct text body = {.len = 0};
+    struct grid_decision decision;
+    text_put_json(&body, "{'model':'m'}");
+    struct grid_ticket *ticket = world_ask(&world, &(struct request){.path = path, .body = text_view(&body)});
+    grid_route(ticket, NULL, 1, &decision);
+    if (status)
+        expect_refusal(ticket, status, code);
+    else
+        expect(ticket, cluster, decision.outcome);
+    grid_ticket_free(ticket);
+}
+
+static void test_clusters_that_serve_some_paths_only(void **state)
+{
+    (void)state;
+    struct text serving = {.len = 0};
+    text_put_json(
+        &serving,
+        "{'local_site':'a','candidates':["
+        "{'kind':'inference_model','name':'m','site':'a','cluster':'a'},"
+        "{'kind':'inference_model','name':'m','site':'b','cluster':'b'}],'clusters':["
+        "{'name':'a','endpoints':['h:1'],'paths':['/v1/completions','/v1/messages']},"
+        "{'name':'b','endpoints':['h:2'],'paths':['/v1/completions','/v1/embeddings','/v1/conversations']}]}");
+    struct grid_load load = {.serving = text_view(&serving)};
+    assert_int_equal(grid_router_load(world.router, &load, 0, &world.errors, NULL), GRID_OK);
+    expect_on("/v1/completions", "a", 0, NULL);
+    expect_on("/v1/messages?beta=true", "a", 0, NULL);
+    expect_on("/v1/embeddings", "b", 0, NULL);
+    expect_on("/v1/embeddings/", "b", 0, NULL);
+    expect_on("/v1/conversations", "b", 0, NULL);
+    expect_on("/v1/embeddings/x", NULL, 404, "model_not_found");
+    expect_on("/v1/chat/completions", NULL, 404, "model_not_found");
+    assert_int_equal(world_decisions(&world, "b", "routed"), 3);
+}
+
 static void test_a_peek_counts_and_marks_nothing(void **state)
 {
     (void)state;
@@ -437,6 +475,7 @@ int main(void)
         TEST(test_exploring),
         TEST(test_affinity_off),
         TEST(test_health_as_the_proxy_knows_it),
+        TEST(test_clusters_that_serve_some_paths_only),
         TEST(test_a_peek_counts_and_marks_nothing),
         TEST(test_a_forced_cluster),
         TEST(test_a_decision_is_made_once),

@@ -290,6 +290,7 @@ static void test_metrics_from_the_start(void **state)
     expect_line(page.bytes, "grid_serving_config_reload_total{result=\"rejected\"} 0");
     expect_line(page.bytes, "grid_route_decisions_total{site=\"\",cluster=\"\",reason=\"no_route\"} 0");
     expect_line(page.bytes, "grid_route_site_score{site=\"a\",cluster=\"a\"} +Inf");
+    assert_null(strstr(page.bytes, "grid_route_queue_depth{")); /* nothing was measured */
     assert_int_equal(count(page.bytes, "grid_route_prefix_affinity_total{"), GRID_N_OUTCOMES);
 }
 
@@ -314,6 +315,7 @@ static void test_metrics_that_moved(void **state)
     expect_line(page.bytes, "grid_serving_config_reload_total{result=\"applied\"} 1");
     expect_line(page.bytes, "grid_serving_config_reload_total{result=\"rejected\"} 1");
     expect_line(page.bytes, "grid_route_site_score{site=\"a\",cluster=\"a\"} 0.25");
+    expect_line(page.bytes, "grid_route_queue_depth{site=\"a\",cluster=\"a\"} 0.25");
     (void)snprintf(line, sizeof line, "grid_index_entries{cluster=\"a\"} %u", blocks);
     expect_line(page.bytes, line);
     expect_line(page.bytes, "grid_index_capacity{cluster=\"b\"} 16384");

@@ -155,6 +155,23 @@ static void test_start_time(void **state)
     assert_false(scrape_as("tgi_queue_size 1\n", &plain).has_start_time);
 }
 
+static void test_counters_of_a_life(void **state)
+{
+    (void)state;
+    struct grid_scrape scrape = scrape_as("vllm:prompt_tokens_total{engine=\"0\"} 10\nvllm:prompt_tokens_total 5\n"
+                                          "vllm:generation_tokens_total 2.5\nvllm:prompt_tokens_total_x 900\n"
+                                          "vllm:prompt_tokens_totals 900\nvllm:prompt_tokens_created 900\n",
+                                          &plain);
+    assert_true(scrape.has_counters);
+    assert_true(fabs(scrape.counters - 17.5) < 1e-9);
+    scrape = scrape_as("tgi_request_count{a=\"b\"} 4\ntgi_queue_size 1\n", &plain);
+    assert_true(scrape.has_counters && fabs(scrape.counters - 4) < 1e-9);
+    scrape = scrape_as("sglang:num_requests_total NaN\nsglang:num_queue_reqs 2\n", &plain);
+    assert_false(scrape.has_counters);
+    assert_true(fabs(scrape.depth - 2) < 1e-9);
+    assert_false(scrape_as("process_start_time_seconds 7\n", &plain).has_counters);
+}
+
 /* Every cut into two slices, and one slice a byte, read as the whole does. */
 static void test_slices(void **state)
 {
@@ -211,11 +228,17 @@ static void test_no_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_names),    cmocka_unit_test(test_first_name_wins_wherever_it_stands),
-        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_corners_of_the_format),
-        cmocka_unit_test(test_several_series), cmocka_unit_test(test_configured_metric),
-        cmocka_unit_test(test_stamps),         cmocka_unit_test(test_start_time),
-        cmocka_unit_test(test_slices),         cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_known_names),
+        cmocka_unit_test(test_first_name_wins_wherever_it_stands),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_corners_of_the_format),
+        cmocka_unit_test(test_several_series),
+        cmocka_unit_test(test_configured_metric),
+        cmocka_unit_test(test_stamps),
+        cmocka_unit_test(test_start_time),
+        cmocka_unit_test(test_counters_of_a_life),
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_no_slices),
     };
     return cmocka_run_group_tests_name("scrape", tests, NULL, NULL);

@@ -82,7 +82,9 @@ static const char full[] =
     "\"clusters\":[{\"name\":\"a.b/c d\",\"endpoints\":[\"10.0.0.1:8000\",\"[::1]:65535\",\"h-1.example:1\"],"
     "\"tls\":{\"ca_path\":\"ca\",\"cert_path\":\"c\",\"key_path\":\"k\",\"server_name\":\"w.example\"},"
     "\"signals\":{\"path\":\"/m?x=1\",\"interval_ms\":500,\"timeout_ms\":400,\"metric\":\"a:b_1\",\"divisor\":2.5,"
-    "\"how\":\"sum\"},\"health\":{\"path\":\"/health\",\"interval_ms\":100,\"timeout_ms\":50}},"
+    "\"how\":\"sum\"},\"health\":{\"path\":\"/health\",\"interval_ms\":100,\"timeout_ms\":50,"
+    "\"healthy_threshold\":3,\"unhealthy_threshold\":4},\"credential\":{\"bearer_path\":\"e.key\"},"
+    "\"paths\":[\"/v1/models\",\"/v1/messages\"]},"
     "{\"name\":\"w\",\"endpoints\":[\"h:2\"],\"signals\":null}],"
     "\"peers\":[{\"site\":\"w\",\"addr\":\"w.example:443\",\"grid_ca_path\":\"g\",\"interval_ms\":7}]}";
 
@@ -117,6 +119,11 @@ static void test_our_form(void **state)
     assert_true(fabs(cluster->signals.divisor - 2.5) < 1e-12);
     assert_text(cluster->health.path, "/health");
     assert_int_equal(cluster->health.timeout_ms, 50);
+    assert_int_equal(cluster->health.healthy_threshold, 3);
+    assert_int_equal(cluster->health.unhealthy_threshold, 4);
+    assert_text(cluster->bearer_path, "e.key");
+    assert_int_equal(cluster->n_paths, 2);
+    assert_text(cluster->paths[1], "/v1/messages");
     assert_true(serving->clusters[1].signals.off && !serving->clusters[1].tls.on);
     assert_int_equal(serving->n_peers, 1);
     assert_text(serving->peers[0].path, "/v1/site/signals");
@@ -271,13 +278,32 @@ static void test_cluster_fields(void **state)
     refuse(CLUSTER(",\"signals\":true"), GRID_E_FIELD, "clusters[0].signals", "true", "a mapping");
     refuse(CLUSTER(",\"health\":{}"), GRID_E_FIELD, "clusters[0].health.path", "{}", "missing");
     refuse(CLUSTER(",\"health\":{\"path\":\"/a b\"}"), GRID_E_FIELD, "clusters[0].health.path", "\"/a", "blanks");
-    static const char *const later[] = {"credential", "model_alias", "paths"};
-    for (size_t i = 0; i < 3; i++) {
-        char text[256], field[64];
-        (void)snprintf(text, sizeof text, CLUSTER(",\"%s\":{}"), later[i]);
-        (void)snprintf(field, sizeof field, "clusters[0].%s", later[i]);
-        refuse(text, GRID_E_FIELD, field, "{}", "not supported by this version");
-    }
+    refuse(CLUSTER(",\"health\":{\"path\":\"/\",\"healthy_threshold\":0}"), GRID_E_FIELD,
+           "clusters[0].health.healthy_threshold", "0}", "from 1 to 100");
+    refuse(CLUSTER(",\"health\":{\"path\":\"/\",\"unhealthy_threshold\":101}"), GRID_E_FIELD,
+           "clusters[0].health.unhealthy_threshold", "101}", "from 1 to 100");
+    refuse(CLUSTER(",\"health\":{\"path\":\"/\",\"timeout_ms\":86400001}"), GRID_E_FIELD,
+           "clusters[0].health.timeout_ms", "86400001}", "from 1 to 86400000");
+    refuse(CLUSTER(",\"model_alias\":{}"), GRID_E_FIELD, "clusters[0].model_alias", "{}", "not supported");
+}
+
+static void test_credential_and_paths(void **state)
+{
+    (void)state;
+    accepted(CLUSTER(",\"credential\":null,\"paths\":null"));
+    refuse(CLUSTER(",\"credential\":{}"), GRID_E_FIELD, "clusters[0].credential.bearer_path", "{}", "missing");
+    refuse(CLUSTER(",\"credential\":{\"bearer_path\":\"\"}"), GRID_E_FIELD, "clusters[0].credential.bearer_path",
+           "\"\"}", "1 to 1023");
+}
+
+static void test_paths(void **state)
+{
+    (void)state;
+    refuse(CLUSTER(",\"paths\":[]"), GRID_E_FIELD, "clusters[0].paths", "[]", "1 to 64");
+    refuse(CLUSTER(",\"paths\":\"/v1\""), GRID_E_FIELD, "clusters[0].paths", "\"/v1\"", "1 to 64");
+    refuse(CLUSTER(",\"paths\":[\"/a\",\"b\"]"), GRID_E_FIELD, "clusters[0].paths[1]", "\"b\"", "starts with '/'");
+    refuse(CLUSTER(",\"paths\":[\"/a?b\"]"), GRID_E_FIELD, "clusters[0].paths[0]", "\"/a?b\"",
+           "without blanks and query");
 }
 
 static void test_unknown(void **state)
@@ -393,12 +419,20 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_our_form),       cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_operators_form), cmocka_unit_test(test_sites),
-        cmocka_unit_test(test_words),          cmocka_unit_test(test_names),
-        cmocka_unit_test(test_conflicts),      cmocka_unit_test(test_cluster_fields),
-        cmocka_unit_test(test_unknown),        cmocka_unit_test(test_many_candidates),
-        cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_two_clusters_with_one_mark),
+        cmocka_unit_test(test_our_form),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_operators_form),
+        cmocka_unit_test(test_sites),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_conflicts),
+        cmocka_unit_test(test_cluster_fields),
+        cmocka_unit_test(test_credential_and_paths),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_many_candidates),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_two_clusters_with_one_mark),
     };
     return cmocka_run_group_tests_name("serving", tests, NULL, NULL);
 }
