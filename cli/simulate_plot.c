@@ -21,9 +21,9 @@
 #define TOP 50.0
 #define BOTTOM 60.0
 #define MAX_SVG_BYTES ((size_t)1 << 26)
-#define LEGEND_ROW 31.0
-#define LEGEND_SETTINGS 2 /* as many as fit under a name */
-#define TIME_POINTS 300
+#define LEGEND_ROW 42.0     /* at most: with many lines the rows come closer and settings are left out */
+#define LEGEND_SETTING 12.0 /* each under its policy's name */
+#define TIME_POINTS 150
 #define QUANTILE_POINTS 200
 
 /* Colours that most eyes can tell apart (Okabe and Ito), then the same in dashes. */
@@ -34,7 +34,7 @@ static const char *const colours[] = {"#d55e00", "#0072b2", "#009e73", "#cc79a7"
 struct chart {
     const char *title, *x_label, *y_label;
     bool x_log;
-    double x_least, x_most, y_least, y_most;
+    double x_least, x_most, y_least, y_most, legend_row;
     struct grid_buf out;
 };
 
@@ -105,8 +105,9 @@ static void x_marks(struct chart *chart)
                 mark(chart, power * of_ten[i], true);
 }
 
-static void begin(struct chart *chart)
+static void begin(struct chart *chart, size_t n_lines)
 {
+    chart->legend_row = fmin(LEGEND_ROW, (HEIGHT - TOP - BOTTOM) / (double)n_lines);
     chart->out = (struct grid_buf){.limit = MAX_SVG_BYTES};
     grid_buf_printf(
         &chart->out,
@@ -133,18 +134,19 @@ static void begin_line(struct chart *chart, size_t number, const char *name)
     const char *colour = colours[number % N_COLOURS];
     const char *dash = number / N_COLOURS % 2 ? " stroke-dasharray=\"6 4\"" : "";
     char style[128];
-    double y = TOP + 10 + (double)number * LEGEND_ROW;
+    double y = TOP + 10 + (double)number * chart->legend_row, below = chart->legend_row - 18;
     (void)snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"2.5\"%s", colour, dash);
     line(chart, WIDTH - RIGHT + 15, y, WIDTH - RIGHT + 45, y, style);
     char bare[GRID_POLICY_SPEC_BYTES];
     size_t len = strcspn(name, ":");
     (void)snprintf(bare, sizeof bare, "%.*s", (int)len, name);
     text(chart, WIDTH - RIGHT + 52, y + 4, "start", "", bare);
-    for (int row = 1; name[len] != '\0' && row <= LEGEND_SETTINGS; row++) { /* each setting under it, small */
+    for (int row = 1; name[len] != '\0' && row * LEGEND_SETTING <= below; row++) {
         name += len + 1;
         len = strcspn(name, ",");
         (void)snprintf(bare, sizeof bare, "%.*s", (int)len, name);
-        text(chart, WIDTH - RIGHT + 52, y + 4 + row * 12, "start", " font-size=\"10\" fill=\"#555555\"", bare);
+        text(chart, WIDTH - RIGHT + 52, y + 4 + row * LEGEND_SETTING, "start", " font-size=\"10\" fill=\"#555555\"",
+             bare);
     }
     grid_buf_printf(&chart->out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\"%s points=\"", colour,
                     dash);
@@ -206,7 +208,7 @@ static bool plot_hits(const struct grid_simulate_report *report, const char *dir
     }
     if (chart.x_most <= chart.x_least)
         return true;
-    begin(&chart);
+    begin(&chart, command->n_policies);
     for (size_t p = 0; p < command->n_policies; p++) {
         begin_line(&chart, p, command->policies[p]);
         for (size_t l = 0; l < command->n_loads; l++)
@@ -235,7 +237,7 @@ static bool plot_ttft(const struct grid_simulate_report *report, const char *dir
     }
     if (!(chart.x_most > chart.x_least))
         return true;
-    begin(&chart);
+    begin(&chart, command->n_policies);
     for (size_t p = 0; p < command->n_policies; p++) {
         const struct grid_simulate_result *r = first_of(report, command->n_loads - 1, p);
         begin_line(&chart, p, r->spec);
@@ -274,7 +276,7 @@ static bool plot_depth(const struct grid_simulate_report *report, const char *di
         for (size_t i = 0; i < r->n_samples; i++)
             chart.y_most = fmax(chart.y_most, (double)r->samples[i].most_waiting * 1.05);
     }
-    begin(&chart);
+    begin(&chart, command->n_policies);
     double stretch_s = fmax(1, chart.x_most / TIME_POINTS);
     for (size_t p = 0; p < command->n_policies; p++) {
         const struct grid_simulate_result *r = first_of(report, command->n_loads - 1, p);
