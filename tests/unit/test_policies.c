@@ -294,6 +294,23 @@ static void test_least_queue_follows_the_windowed_worst(void **state)
     end(&note, 2);
 }
 
+static void test_least_queue_has_no_affinity(void **state)
+{
+    (void)state;
+    struct grid_policy_note note;
+    open_sites("least-queue", SITES);
+    assert_int_equal(send_at(1, 40, 2000, &note), 0); /* no depth yet: the configured order */
+    end(&note, 0);
+    for (size_t i = 0; i < SITES; i++)
+        policy.ops->signal(&policy, i, i == 2 ? 0 : 0.01, 1000000, 1000000);
+    assert_int_equal(send_at(1, 40, 1000000, &note), 2); /* 40 blocks are worth 0.128: affinity would stay */
+    end(&note, 2);
+    uint64_t outcomes[GRID_N_OUTCOMES] = {0};
+    policy.ops->outcomes(&policy, outcomes);
+    for (int i = 0; i < GRID_N_OUTCOMES; i++)
+        assert_int_equal(outcomes[i], 0);
+}
+
 static void test_a_wrong_spec_is_refused_and_named(void **state)
 {
     (void)state;
@@ -331,6 +348,7 @@ int main(void)
         cmocka_unit_test_teardown(test_ours_sticks_after_an_answer_and_not_before, tear_down),
         cmocka_unit_test_teardown(test_ours_drops_what_was_refused, tear_down),
         cmocka_unit_test_teardown(test_least_queue_follows_the_windowed_worst, tear_down),
+        cmocka_unit_test_teardown(test_least_queue_has_no_affinity, tear_down),
         cmocka_unit_test_teardown(test_a_wrong_spec_is_refused_and_named, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
