@@ -3,7 +3,7 @@
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build demo test engine-test bench fuzz lint format coverage clean
+.PHONY: help setup build demo test engine-test bench fuzz lint format coverage clean faults
 
 help:
 	@echo 'make setup   install what is missing (apt packages, .venv with Envoy)'
@@ -30,6 +30,10 @@ demo: build
 
 test: setup
 	@scripts/test
+
+# Sites that fail under load; a limit of its own. Prints what was sent, answered and failed.
+faults: build
+	@timeout 600 .venv/bin/python -m pytest -q -s -p no:cacheprovider tests/faults
 
 engine-test: build
 	@tests/engine/run

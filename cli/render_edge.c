@@ -16,9 +16,11 @@
 #define TRACE_TIMEOUT_MS 1000
 #define LONGEST_TRACED_PATH 20 /* the longest keyed path, and too short for an id */
 #define MESSAGES_PATH "/v1/messages"
+/* No ids, whatever became of the request and however odd its path: who holds a tagged one may use it. */
 #define PLAIN_PATH                                                                                                     \
     "%CEL(request.url_path.startsWith('/v1/responses/') ? '/v1/responses/*' : "                                        \
-    "request.url_path.startsWith('/v1/conversations/') ? '/v1/conversations/*' : request.url_path)%"
+    "request.url_path.startsWith('/v1/conversations/') ? '/v1/conversations/*' : "                                     \
+    "request.url_path.matches('(resp|conv)_[^/]*[.]') ? '-' : request.url_path)%"
 
 /* Set by the module, in this order in a line of the log. */
 static const char *const decided[] = {"site",  "cluster", "outcome", "reason",   "blocks", "run",

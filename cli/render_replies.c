@@ -27,25 +27,29 @@ static json_t *if_path(const char *prefix)
                      prefix);
 }
 
-static json_t *if_not_ours(void)
+static json_t *if_details(const char *expression)
 {
     return json_pack("{s:{s:s, s:{s:s, s:s}}}", "extension_filter", "name",
                      "envoy.access_loggers.extension_filters.cel", "typed_config", "@type",
                      "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter",
-                     "expression", "!response.code_details.startsWith('grid')");
+                     "expression", expression);
 }
 
+static json_t *if_not_ours(void)
+{
+    return if_details("!response.code_details.startsWith('grid')");
+}
+
+/* What the overload manager refuses has no flag, only the word. */
 static json_t *if_overloaded(void)
 {
-    return json_pack("{s:{s:[s, s]}}", "response_flag_filter", "flags", "UO", "OM");
+    return json_pack("{s:{s:[{s:{s:[s, s]}}, o]}}", "or_filter", "filters", "response_flag_filter", "flags", "UO", "OM",
+                     if_details("response.code_details == 'overload'"));
 }
 
 static json_t *if_upgrade(void)
 {
-    return json_pack("{s:{s:s, s:{s:s, s:s}}}", "extension_filter", "name",
-                     "envoy.access_loggers.extension_filters.cel", "typed_config", "@type",
-                     "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter",
-                     "expression", "response.code_details == 'upgrade_failed'");
+    return if_details("response.code_details == 'upgrade_failed'");
 }
 
 /* A percent sign in a format is a command of Envoy's. */

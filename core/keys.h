@@ -3,9 +3,10 @@
  *
  * Story     route.c hands in a body and gets one 64-bit key for each whole block of 256 bytes of its prompt, each
  *           chained to the one before, so that equal heads of prompts give equal heads of keys. The model and the
- *           cache salt are folded in ahead of the first block: two models, or two salts, share no key.
- * Promise   At most GRID_MAX_KEYS keys; nothing of the prompt behind them is read. No allocation (some 130 KiB of
- *           stack). Any thread. Cost: `make bench`; it grows with the number of messages more than with bytes.
+ *           cache salt are folded into each key: two models, or two salts, share no key.
+ * Promise   At most GRID_MAX_KEYS keys; nothing of the prompt behind them is read. No allocation, at most 64 KiB of
+ *           stack (test_bodies.c). Any thread. Cost: docs/data-path.md; it grows with the number of messages more than
+ *           with bytes.
  * Not here  What is read of a body and in what order (prompt.h), who holds which keys (index.h).
  */
 #ifndef GRID_KEYS_H

@@ -181,8 +181,8 @@ static inline uint64_t two_masks(int low, int high)
     return (uint32_t)low | (uint64_t)(uint32_t)high << 32;
 }
 
-/* Which of 64 bytes may stand behind a backslash, but for the quote and the letter u. A table by the low four bits knows
- * them all but r, which shares its place with b. */
+/* Which of 64 bytes may stand behind a backslash, but for the quote and the letter u. A table by the low four bits
+ * knows them all but r, which shares its place with b. */
 AVX2 static inline uint64_t letters_wide(__m256i low, __m256i high)
 {
     const __m256i table = _mm256_broadcastsi128_si256(

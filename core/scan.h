@@ -28,8 +28,8 @@ struct grid_scan_marks {
 struct grid_scan_marks grid_scan_marks(const char *at, size_t n);
 struct grid_scan_marks grid_scan_marks_twin(const char *at, size_t n); /* byte by byte */
 
-/* Passes 64 bytes of a string's inside at a time, escapes too, as long as the string does not end in them and nothing is
- * wrong or spells a number in them. Sets what it saw. Passes less, down to nothing, where there is no AVX2. */
+/* Passes 64 bytes of a string's inside at a time, escapes too, as long as the string does not end in them and nothing
+ * in them is wrong or spells a number. Sets what it saw. Passes less, down to nothing, where there is no AVX2. */
 const char *grid_scan_inside(const char *at, const char *end, bool *high, bool *escaped);
 
 #endif

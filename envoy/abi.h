@@ -99,6 +99,9 @@ bool envoy_dynamic_module_callback_bootstrap_extension_register_admin_handler(vo
                                                                               struct grid_str help, bool removable,
                                                                               bool mutates);
 void envoy_dynamic_module_callback_bootstrap_extension_admin_set_response(void *config, struct grid_str body);
+/* False: there is no such gauge. */
+bool envoy_dynamic_module_callback_bootstrap_extension_get_gauge_value(void *extension, struct grid_str name,
+                                                                       uint64_t *out);
 /* Only inside config_new. */
 int envoy_dynamic_module_callback_bootstrap_extension_config_define_counter(void *config, struct grid_str name,
                                                                             const struct grid_str *labels, size_t n,

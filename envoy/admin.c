@@ -1,5 +1,5 @@
 /*
- * admin.c - counters in Envoy's own store, the admin pages, and the text that the ops pages share
+ * admin.c - counters in Envoy's own store, and the pages of the admin listener
  *
  * Story     Every counter lives in the core (and in signals.c). Four times a second the main thread adds what they
  *           grew by to counters of the same names in Envoy's store, so that /stats/prometheus has them and they outlive
@@ -9,7 +9,6 @@
  */
 #include "module.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { MAX_PAGE_BYTES = 16 << 20, MAX_FAMILIES = 64 };
@@ -133,6 +132,30 @@ static void put_poll_counter(const struct grid_series *series, void *ctx)
     grid_buf_printf(ctx, "%s{%s} %llu\n", series->family, series->label, (unsigned long long)series->value);
 }
 
+static void put_gauge(struct grid_buf *out, const char *family, const char *help, const struct grid_site_view *views,
+                      size_t n, bool healthy)
+{
+    grid_buf_printf(out, "# HELP %s %s\n# TYPE %s gauge\n", family, help, family);
+    for (size_t i = 0; i < n && i < GRID_MAX_CANDIDATES; i++) {
+        struct grid_health_view health = grid_health_get(views[i].cluster);
+        if (!health.known)
+            continue;
+        grid_buf_printf(out, "%s{cluster=\"", family);
+        grid_signals_put_escaped(out, views[i].cluster);
+        grid_buf_printf(out, "\"} %zu\n", healthy ? health.healthy : health.hosts);
+    }
+}
+
+/* Hosts of the clusters that candidates name, as Envoy sees them. */
+static void put_health(struct grid_module *module, struct grid_buf *out, uint64_t now_ms)
+{
+    struct grid_site_view *views = calloc(GRID_MAX_CANDIDATES, sizeof(*views));
+    size_t n = views ? grid_router_sites(module->router, now_ms, views, GRID_MAX_CANDIDATES) : 0;
+    put_gauge(out, "grid_cluster_hosts", "Hosts of a cluster.", views, n, false);
+    put_gauge(out, "grid_cluster_healthy_hosts", "Hosts of a cluster that Envoy holds for healthy.", views, n, true);
+    free(views);
+}
+
 void grid_admin_metrics(struct grid_module *module, struct grid_buf *out)
 {
     uint64_t now_ms = grid_module_now_ms();
@@ -141,80 +164,7 @@ void grid_admin_metrics(struct grid_module *module, struct grid_buf *out)
                        "# TYPE grid_signal_polls_total counter\n");
     grid_signals_counters(put_poll_counter, out);
     grid_signals_metrics(out, now_ms);
-}
-
-static void put_site(struct grid_buf *out, const struct grid_site_view *view)
-{
-    grid_buf_puts(out, "{\"site\":");
-    grid_buf_json(out, grid_bridge_text(view->site));
-    grid_buf_puts(out, ",\"cluster\":");
-    grid_buf_json(out, grid_bridge_text(view->cluster));
-    grid_buf_printf(out, ",\"admitted\":%s,\"depth\":", view->admitted ? "true" : "false");
-    if (isfinite(view->depth))
-        grid_buf_printf(out, "%.10g", view->depth);
-    else
-        grid_buf_puts(out, "null");
-    if (view->has_sample)
-        grid_buf_printf(out, ",\"sample_age_ms\":%llu", (unsigned long long)view->sample_age_ms);
-    grid_buf_printf(out, ",\"entries\":%llu,\"capacity\":%llu,\"index_bytes\":%llu}", (unsigned long long)view->entries,
-                    (unsigned long long)view->capacity, (unsigned long long)view->index_bytes);
-}
-
-static void put_sites(struct grid_module *module, struct grid_buf *out, uint64_t now_ms)
-{
-    struct grid_site_view *views = calloc(GRID_MAX_CANDIDATES, sizeof(*views));
-    size_t n = views ? grid_router_sites(module->router, now_ms, views, GRID_MAX_CANDIDATES) : 0;
-    out->failed = out->failed || !views;
-    grid_buf_puts(out, "[");
-    for (size_t i = 0; i < n && i < GRID_MAX_CANDIDATES; i++) {
-        if (i)
-            grid_buf_puts(out, ",");
-        put_site(out, &views[i]);
-    }
-    grid_buf_puts(out, "]");
-    free(views);
-}
-
-static void put_settings(struct grid_module *module, struct grid_buf *out)
-{
-    struct grid_settings settings;
-    grid_router_settings(module->router, &settings);
-    grid_buf_puts(out, "{\"model_header\":");
-    grid_buf_json(out, grid_bridge_text(settings.model_header));
-    grid_buf_printf(out,
-                    ",\"prefix_affinity\":{\"enabled\":%s,\"threshold\":%.10g,\"exploration\":%.10g,"
-                    "\"prefill_tokens_per_second\":%.10g,\"queued_request_seconds\":%.10g,\"capacity\":%llu,"
-                    "\"ttl_ms\":%llu},\"max_body_bytes\":%llu}",
-                    settings.enabled ? "true" : "false", settings.threshold, settings.exploration,
-                    settings.prefill_tokens_per_second, settings.queued_request_seconds,
-                    (unsigned long long)settings.capacity, (unsigned long long)settings.ttl_ms,
-                    (unsigned long long)module->max_body_bytes);
-}
-
-static void put_reload(struct grid_buf *out, uint64_t now_ms)
-{
-    struct grid_module_reload last;
-    grid_module_last_reload(&last);
-    grid_buf_printf(
-        out, "{\"result\":\"%s\",\"age_ms\":%llu,\"count\":%llu,\"error\":", last.result ? last.result : "none",
-        (unsigned long long)(now_ms > last.at_ms ? now_ms - last.at_ms : 0), (unsigned long long)last.count);
-    grid_buf_json(out, grid_bridge_text(last.error));
-    grid_buf_puts(out, "}");
-}
-
-void grid_admin_snapshot(struct grid_module *module, struct grid_buf *out)
-{
-    uint64_t now_ms = grid_module_now_ms();
-    grid_buf_printf(out, "{\"ready\":%s,\"draining\":%s,\"sites\":", atomic_load(&module->ready) ? "true" : "false",
-                    atomic_load(&module->draining) ? "true" : "false");
-    put_sites(module, out, now_ms);
-    grid_buf_puts(out, ",\"polls\":");
-    grid_signals_json(out, now_ms);
-    grid_buf_puts(out, ",\"settings\":");
-    put_settings(module, out);
-    grid_buf_puts(out, ",\"reload\":");
-    put_reload(out, now_ms);
-    grid_buf_puts(out, "}\n");
+    put_health(module, out, now_ms);
 }
 
 uint32_t ON(bootstrap_extension_admin_request)(void *envoy, void *config, struct grid_str method, struct grid_str path,

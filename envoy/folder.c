@@ -57,6 +57,13 @@ static void note_reload(const char *result, struct grid_str error, uint64_t n)
     reloads.last.count += n;
     memcpy(reloads.last.error, error.len > 0 ? error.ptr : "", len);
     reloads.last.error[len] = '\0';
+    if (strcmp(result, "applied") == 0) {
+        reloads.last.revision++;
+        reloads.last.applied_ms = reloads.last.at_ms;
+    } else if (strcmp(result, "rejected") == 0) {
+        reloads.last.refused_ms = reloads.last.at_ms;
+        memcpy(reloads.last.refused, reloads.last.error, len + 1);
+    }
     pthread_mutex_unlock(&reloads.mutex);
 }
 
@@ -155,6 +162,7 @@ static bool load(struct grid_module *module, const struct grid_buf *plugin, cons
     module->serving = fresh;
     if (!module->validating)
         grid_signals_set(module, fresh);
+    grid_health_set(fresh);
     grid_serving_free(old);
     return true;
 }

@@ -91,6 +91,7 @@ static void free_module(struct grid_module *module)
 {
     atomic_store_explicit(&current, NULL, memory_order_release);
     grid_signals_stop();
+    grid_health_free();
     grid_admin_free();
     grid_router_free(module->router);
     grid_serving_free(module->serving);
@@ -148,7 +149,7 @@ void ON(bootstrap_extension_config_destroy)(void *config)
 
 void *ON(bootstrap_extension_new)(void *config, void *envoy)
 {
-    (void)envoy;
+    ((struct grid_module *)config)->extension = envoy;
     return config;
 }
 
@@ -187,6 +188,7 @@ static void tick(struct grid_module *module)
     }
     if (grid_router_refresh(module->router, now_ms) != GRID_OK)
         grid_module_log(ENVOY_LOG_WARN, "no memory for a new order of the sites; the old one stays");
+    grid_health_refresh(module, now_ms);
     grid_admin_sync(module);
     ENVOY(bootstrap_extension_timer_enable)(module->tick_timer, TICK_MS);
 }

@@ -19,7 +19,8 @@
 enum { GRID_MODULE_MAX_PATH = 4096 };
 
 struct grid_module {
-    void *envoy; /* the bootstrap config, first argument of its callbacks */
+    void *envoy;     /* the bootstrap config, first argument of its callbacks */
+    void *extension; /* first argument of the callbacks that read statistics; NULL before it is made */
     struct grid_router *router;
     char folder[GRID_MODULE_MAX_PATH];
     uint64_t max_body_bytes;
@@ -48,7 +49,9 @@ struct grid_module_reload {
     const char *result; /* "applied", "reused", "rejected" */
     uint64_t at_ms;
     uint64_t count;
-    char error[512]; /* of a rejected one, else "" */
+    char error[512];                           /* of a rejected one, else "" */
+    uint64_t revision, applied_ms, refused_ms; /* applied so far; when the last of each kind was, 0: never */
+    char refused[512];                         /* why the last refusal was */
 };
 void grid_module_last_reload(struct grid_module_reload *out_reload);
 
@@ -76,10 +79,22 @@ void grid_signals_done(struct grid_module *module, uint64_t id, int result, cons
 void grid_signals_counters(grid_series_fn *fn, void *ctx);
 /* JSON list of polled clusters. Any thread. */
 void grid_signals_json(struct grid_buf *out, uint64_t now_ms);
+void grid_signals_put_escaped(struct grid_buf *out, const char *text); /* as the value of a label */
 /* Gauges in Prometheus' text format. Any thread. */
 void grid_signals_metrics(struct grid_buf *out, uint64_t now_ms);
 
-/* ---- admin.c: counters in Envoy's store, pages ---------------------------------------------------------------- */
+/* ---- health.c: Envoy's own view of the clusters (main thread, but for get) ------------------------------------- */
+
+struct grid_health_view {
+    bool known;
+    size_t hosts, healthy;
+};
+void grid_health_set(const struct grid_serving *serving);
+void grid_health_refresh(const struct grid_module *module, uint64_t now_ms);
+struct grid_health_view grid_health_get(const char *cluster);
+void grid_health_free(void);
+
+/* ---- admin.c, snapshot.c: counters, pages ---------------------------------------------------------------- */
 
 void grid_admin_define(struct grid_module *module); /* inside config_new only */
 void grid_admin_sync(struct grid_module *module);   /* brings Envoy's counters up to ours */

@@ -3,7 +3,9 @@
  *
  * Story     People and scrapes may read here what the admin listener is too powerful to be opened for: /metrics,
  *           /ready, /livez, /grid and a page in plain text.
- * Promise   Read only. Nothing on a page comes from a request's text.
+ * Promise   Read only. Nothing on a page comes from a request's text. A page of some other origin cannot read them in
+ *           a visitor's browser: not by asking across origins, and not under a name of its own that leads here (DNS
+ *           rebinding). Clients that are no browser may use any name.
  * Threads   Any worker.
  */
 #include "filter.h"
@@ -77,6 +79,67 @@ static const struct {
     void (*write)(struct grid_module *module, struct page *page);
 } pages[] = {{"/", front}, {"/metrics", metrics}, {"/grid", snapshot}, {"/ready", ready}, {"/livez", livez}};
 
+/* ---- who may read ---------------------------------------------------------------------------------------------- */
+
+static struct grid_str header(void *stream, const char *name)
+{
+    return grid_bridge_header(stream, ENVOY_REQUEST_HEADERS, grid_bridge_text(name));
+}
+
+static bool ends(struct grid_str text, const char *tail)
+{
+    size_t len = strlen(tail);
+    return text.len >= len && strncasecmp(text.ptr + text.len - len, tail, len) == 0;
+}
+
+static struct grid_str without_port(struct grid_str authority)
+{
+    size_t len = authority.len;
+    while (len > 0 && authority.ptr[len - 1] >= '0' && authority.ptr[len - 1] <= '9')
+        len--;
+    return len > 0 && authority.ptr[len - 1] == ':' ? (struct grid_str){authority.ptr, len - 1} : authority;
+}
+
+/* An address, or a name that nobody outside can own. */
+static bool is_private(struct grid_str authority)
+{
+    static const char *const own[] = {".localhost", ".local", ".internal", ".svc"};
+    struct grid_str host = without_port(authority);
+    bool digits = true, dot = false;
+    for (size_t i = 0; i < host.len; i++) {
+        dot = dot || host.ptr[i] == '.';
+        digits = digits && (host.ptr[i] == '.' || (host.ptr[i] >= '0' && host.ptr[i] <= '9'));
+    }
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        if (ends(host, own[i]))
+            return true;
+    }
+    return digits || !dot || (host.len > 0 && host.ptr[0] == '[');
+}
+
+/* Browsers say where a request comes from; all that are about say at least "Mozilla/". */
+static bool is_browser(void *stream)
+{
+    return header(stream, "sec-fetch-site").len > 0 ||
+           grid_bridge_starts(header(stream, "user-agent"), GRID_TEXT("Mozilla/"));
+}
+
+static bool is_foreign(void *stream)
+{
+    struct grid_str host = header(stream, ":authority"), origin = header(stream, "origin");
+    struct grid_str site = header(stream, "sec-fetch-site");
+    if (is_browser(stream) && !is_private(host))
+        return true;
+    if (grid_bridge_same(site, GRID_TEXT("cross-site")))
+        return true;
+    if (origin.len == 0)
+        return false;
+    bool same = origin.len > host.len && origin.ptr[origin.len - host.len - 1] == '/';
+    return !same || memcmp(origin.ptr + origin.len - host.len, host.ptr, host.len) != 0;
+}
+
+/* ---- answering --------------------------------------------------------------------------------------------------- */
+
 static struct grid_str without_query(struct grid_str path)
 {
     const char *mark = path.len > 0 ? memchr(path.ptr, '?', path.len) : NULL;
@@ -103,9 +166,13 @@ static void write_page(struct grid_module *module, struct grid_str method, struc
 void grid_ops_answer(struct grid_module *module, void *stream)
 {
     struct page page = {.type = "text/plain; charset=utf-8", .status = 200, .body = {.limit = MAX_PAGE_BYTES}};
-    struct grid_str method = grid_bridge_header(stream, ENVOY_REQUEST_HEADERS, GRID_TEXT(":method"));
-    struct grid_str path = grid_bridge_header(stream, ENVOY_REQUEST_HEADERS, GRID_TEXT(":path"));
-    write_page(module, method, without_query(path), &page);
+    struct grid_str method = header(stream, ":method"), path = header(stream, ":path");
+    if (is_foreign(stream)) {
+        page.status = 403;
+        grid_buf_puts(&page.body, "a browser may read this under an address, localhost or a local name only\n");
+    } else {
+        write_page(module, method, without_query(path), &page);
+    }
     struct grid_header headers[] = {{GRID_TEXT("content-type"), grid_bridge_text(page.type)},
                                     {GRID_TEXT("cache-control"), GRID_TEXT("no-store")},
                                     {GRID_TEXT("x-content-type-options"), GRID_TEXT("nosniff")},

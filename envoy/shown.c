@@ -33,7 +33,7 @@ static struct grid_polled *copy_shown(bool all, size_t *out_n)
 }
 
 /* A label's value: Prometheus escapes backslash, quote and line end. */
-static void put_escaped(struct grid_buf *out, const char *text)
+void grid_signals_put_escaped(struct grid_buf *out, const char *text)
 {
     for (; *text; text++) {
         if (*text == '\n')
@@ -48,7 +48,7 @@ static void put_escaped(struct grid_buf *out, const char *text)
 static void put_cluster_label(struct grid_buf *out, const char *cluster)
 {
     grid_buf_puts(out, "cluster=\"");
-    put_escaped(out, cluster);
+    grid_signals_put_escaped(out, cluster);
     grid_buf_puts(out, "\"");
 }
 

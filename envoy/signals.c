@@ -140,10 +140,11 @@ static bool counters_went_back(struct grid_target *target, const struct grid_scr
     return false;
 }
 
-/* A later start time than any before. Where there is one, counters need not be asked. */
+/* A later start time than any before. An earlier one is another engine's, so that counters tell nothing either. */
 static bool started_anew(struct grid_target *target, const struct grid_scrape *scrape)
 {
     double before = target->start_time;
+    target->many_engines = target->many_engines || scrape->start_time_seconds < before - RESTART_SLACK_S;
     if (!(scrape->start_time_seconds > before))
         return false;
     target->start_time = scrape->start_time_seconds;
@@ -153,8 +154,9 @@ static bool started_anew(struct grid_target *target, const struct grid_scrape *s
 static void notice_restart(struct grid_module *module, struct grid_target *target, const struct grid_scrape *scrape,
                            uint64_t now_ms)
 {
-    bool restarted = scrape->has_start_time ? started_anew(target, scrape) : counters_went_back(target, scrape, now_ms);
-    if (!restarted)
+    bool anew = scrape->has_start_time && started_anew(target, scrape);
+    bool back = counters_went_back(target, scrape, now_ms); /* asked in any case: it remembers them */
+    if (!anew && !back)
         return;
     struct grid_polled *cluster = cluster_of(target);
     grid_module_log(ENVOY_LOG_INFO, "cluster %s: an engine restarted, what it held is forgotten", cluster->cluster);

@@ -296,12 +296,25 @@ def test_a_slow_body_is_given_up():
     ([say(b'full', status=b'413 Too Large')], 413),
     ([], 503)])
 def test_odd_answers_of_a_site(upstream, said, want):
-    site = upstream(lambda head, body: said)
-    with Grid(sites=('east',), serving=serving_of({'a': site.address, 'b': site.address})) as grid:
+    check_odd_answer(upstream, said, want, ('a',))
+
+
+@pytest.mark.parametrize('said', [[b'HTTP/1.1 200 OK\r\ncontent-le'], [b'\x00\xff nonsense\r\n\r\n'], []])
+def test_odd_answers_beside_a_second_site(upstream, said):
+    """Another site might take a request that did not get through; this one did, so it is asked once."""
+    check_odd_answer(upstream, said, 503, ('a', 'b'))
+
+
+def check_odd_answer(upstream, said, want, clusters):
+    asked = []
+    site = upstream(lambda head, body: (asked.append(body) if body else None, said)[1])
+    with Grid(sites=('east',), serving=serving_of({name: site.address for name in clusters})) as grid:
         for path in (b'/v1/chat/completions', b'/v1/messages'):
             answer = ask_raw(grid, post(chat_body(3000), CLOSE, path))
             assert statuses(answer)[-1] == want and b'evil' not in answer
             assert answer.count(b'x-grid-site: ') == 1
+            assert len(asked) == 1
+            asked.clear()
             if want in (502, 503):
                 assert (b'"code":"upstream_unavailable"' if b'chat' in path else b'"type":"error"') in answer
 

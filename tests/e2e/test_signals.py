@@ -55,6 +55,8 @@ def test_an_engine_that_restarts_has_its_blocks_forgotten(pool):
     (site,) = sites
     held = lambda: {s['site']: s['entries'] for s in grid.ops.get('/grid').json()['sites']}[site]
     assert held() > 10
+    seen = polled(grid, 'pool-' + site)['ok']
+    eventually(lambda: polled(grid, 'pool-' + site)['ok'] > seen + 6, what='its engines to be asked since')
     engine = grid.sites['west'] if site == 'west' else engines[0]
     for e in engines if site == 'east' else [engine]:
         e.http.post('/sim/reset').raise_for_status()

@@ -298,6 +298,23 @@ void ENVOY(bootstrap_extension_admin_set_response)(void *config, struct grid_str
     snprintf(fake_admin_page, sizeof(fake_admin_page), "%.*s", (int)body.len, body.ptr);
 }
 
+/* "cluster.NAME.membership_total" and "..._healthy" */
+bool ENVOY(bootstrap_extension_get_gauge_value)(void *envoy, struct grid_str name, uint64_t *out)
+{
+    char wanted[400];
+    if (envoy != &envoy_token)
+        abort();
+    for (size_t i = 0; i < sizeof(fake_clusters) / sizeof(fake_clusters[0]) && fake_clusters[i].name; i++) {
+        snprintf(wanted, sizeof(wanted), "cluster.%s.membership_total", fake_clusters[i].name);
+        bool total = same(name, text_of(wanted));
+        snprintf(wanted, sizeof(wanted), "cluster.%s.membership_healthy", fake_clusters[i].name);
+        *out = total ? fake_clusters[i].total : fake_clusters[i].healthy;
+        if (total || same(name, text_of(wanted)))
+            return true;
+    }
+    return false;
+}
+
 int ENVOY(bootstrap_extension_config_define_counter)(void *config, struct grid_str name, const struct grid_str *labels,
                                                      size_t n, size_t *out_id)
 {

@@ -166,17 +166,22 @@ static void counters_that_go_back_are_a_restart(void **state)
     assert_int_equal(outcomes("sticky"), sticky); /* forgotten */
 }
 
-static void a_start_time_is_believed_before_counters(void **state)
+static void start_times_tell_engines_apart(void **state)
 {
     (void)state;
     tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 500\n");
-    tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 1\n");
     tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 60\nvllm:prompt_tokens_total 1\n"); /* another pod */
+    tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 500\n");
+    tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 60\nvllm:prompt_tokens_total 1\n");
     fake_fire_timers();
     assert_int_equal(fake_counter(RESETS, ""), 0);
     tell("west", ENVOY_CALLOUT_DONE, "process_start_time_seconds 80\n");
     fake_fire_timers();
     assert_int_equal(fake_counter(RESETS, ""), 1);
+    tell("grid_poll|0|east", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 500\n");
+    tell("grid_poll|0|east", ENVOY_CALLOUT_DONE, "process_start_time_seconds 70\nvllm:prompt_tokens_total 1\n");
+    fake_fire_timers();
+    assert_int_equal(fake_counter(RESETS, ""), 2); /* the same start, and counters that went back */
 }
 
 static void engines_by_turns_are_not_restarts_for_ever(void **state)
@@ -189,6 +194,72 @@ static void engines_by_turns_are_not_restarts_for_ever(void **state)
     assert_non_null(strstr(fake_log, "several engines answer at one address"));
 }
 
+/* ---- pages ------------------------------------------------------------------------------------------------------ */
+
+static void a_page_of_another_origin_reads_nothing(void **state)
+{
+    static const struct {
+        const char *lines;
+        int status;
+    } cases[] = {{":authority: 10.0.0.1:9902", 200},
+                 {":authority: gateway.example:9902", 200}, /* a scrape */
+                 {":authority: gateway.example:9902\nuser-agent: Mozilla/5.0", 403},
+                 {":authority: gateway.example:9902\nsec-fetch-site: same-origin", 403},
+                 {":authority: 10.0.0.1:9902\nuser-agent: Mozilla/5.0", 200},
+                 {":authority: [::1]:9902\nuser-agent: Mozilla/5.0", 200},
+                 {":authority: localhost:9902\nuser-agent: Mozilla/5.0\nsec-fetch-site: same-origin", 200},
+                 {":authority: grid.models.svc:9902\nuser-agent: Mozilla/5.0", 200},
+                 {":authority: 10.evil:9902\nuser-agent: Mozilla/5.0", 403},
+                 {":authority: localhost\nsec-fetch-site: cross-site", 403},
+                 {":authority: localhost:9902\norigin: http://localhost:9902", 200},
+                 {":authority: localhost:9902\norigin: http://evil.example", 403},
+                 {":authority: localhost:9902\norigin: http://xlocalhost:9902", 403},
+                 {":authority: localhost:9902\norigin: null", 403}};
+    static const char *const paths[] = {"/", "/grid", "/metrics", "/ready"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases) * COUNT(paths); i++) {
+        char lines[400];
+        int status = cases[i / COUNT(paths)].status;
+        const char *path = paths[i % COUNT(paths)];
+        snprintf(lines, sizeof(lines), ":method: GET\n:path: %s\n%s", path, cases[i / COUNT(paths)].lines);
+        struct fake_stream *stream = fake_open("grid_ops");
+        fake_head(stream, lines, true);
+        if (status == 200 && strcmp(path, "/ready") == 0)
+            status = 503; /* nothing was polled yet */
+        if (stream->reply_status != status)
+            print_message("%s\n", lines);
+        assert_int_equal(stream->reply_status, status);
+        fake_close(stream);
+    }
+}
+
+static void the_state_is_told(void **state)
+{
+    (void)state;
+    fake_clusters[0] = (struct fake_cluster){"east", 3, 2};
+    fake_clusters[1] = (struct fake_cluster){"west", 1, 0};
+    fake_fire_timers();
+    assert_true(shows("\"cluster\":\"east\",\"admitted\":true,\"health\":\"healthy\",\"hosts\":3,\"healthy_hosts\":2"));
+    assert_true(
+        shows("\"cluster\":\"west\",\"admitted\":true,\"health\":\"unhealthy\",\"hosts\":1,\"healthy_hosts\":0"));
+    assert_true(shows("\"outcomes\":{\"sticky\":0,"));
+    assert_true(shows("\"failovers\":0,\"resets\":0"));
+    assert_true(shows("\"bytes_per_entry\":"));
+    assert_true(shows("\"last_refusal\":null"));
+    fake_admin("/metrics");
+    assert_non_null(strstr(fake_admin_page, "grid_cluster_hosts{cluster=\"east\"} 3\n"));
+    assert_non_null(strstr(fake_admin_page, "grid_cluster_healthy_hosts{cluster=\"west\"} 0\n"));
+    write_file("serving.json", "{\"local_site\":7}");
+    fake_touch();
+    fake_fire_timers();
+    write_engines(THREE, "");
+    fake_touch();
+    fake_fire_timers();
+    assert_true(shows("\"result\":\"applied\""));
+    assert_true(shows("\"last_refusal\":{\"age_ms\":"));
+    assert_true(shows("\"error\":\"serving.json: "));
+}
+
 int main(void)
 {
 #define WITH_ENGINES(test) cmocka_unit_test_setup_teardown(test, several, teardown)
@@ -198,8 +269,10 @@ int main(void)
         WITH_ENGINES(what_is_known_of_an_engine_outlives_a_change_of_others),
         WITH_ENGINES(a_late_answer_of_one_that_left_is_nothing),
         WITH_ENGINES(counters_that_go_back_are_a_restart),
-        WITH_ENGINES(a_start_time_is_believed_before_counters),
+        WITH_ENGINES(start_times_tell_engines_apart),
         WITH_ENGINES(engines_by_turns_are_not_restarts_for_ever),
+        WITH_ENGINES(a_page_of_another_origin_reads_nothing),
+        WITH_ENGINES(the_state_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
