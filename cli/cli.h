@@ -22,6 +22,8 @@ int grid_cmd_keys(int argc, char **argv);
 int grid_cmd_explain(int argc, char **argv);
 int grid_cmd_replay(int argc, char **argv);
 int grid_cmd_tag(int argc, char **argv);
+int grid_cmd_simulate(int argc, char **argv);
+int grid_cmd_tune(int argc, char **argv);
 int grid_cmd_demo(int argc, char **argv);
 
 #endif

@@ -4,13 +4,16 @@
  * Story     Reads a body from a file or standard input, lets the core key it as for a given path and model, and prints
  *           API, model, number of blocks, the reason when there are none, and the keys.
  * Promise   Keys are made under a fixed seed: they can be compared between two runs, never with a live gateway's.
+ *           Lines of a trace hold values that need its secret (behaviour.md O.45), never those keys.
  *           Prints no text of the body.
  * Not here  Where the request would go (explain.c).
  */
 #include "cli.h"
 #include "files.h"
 #include "query.h"
+#include "tagkey.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +22,7 @@
 
 static const char usage[] =
     "usage: grid-gateway keys [--path P] [--model M] [--json] FILE|-\n"
+    "       grid-gateway keys --trace-secret FILE [--at MS] [--output-tokens N] … FILE|-\n"
     "\n"
     "Shows what of a request body is keyed: two prompts that begin alike have the same first keys, one\n"
     "key for each 256 bytes of prompt. Keys are made under a fixed seed, so compare them between runs of\n"
@@ -30,16 +34,30 @@ static const char usage[] =
     "  --json      one JSON object instead of text\n"
     "  -h, --help\n"
     "\n"
+    "  --trace-secret FILE  print the body as one line of a trace for 'simulate' and 'tune': its keys are made\n"
+    "                       under the secret in FILE (at least 32 bytes; 'tag new-key' makes one) and cannot be\n"
+    "                       linked to a prompt without it. Who holds the secret can tell whether a prompt that\n"
+    "                       he guesses is in the trace: share the trace, not the secret, and delete it after.\n"
+    "  --at MS              the line's timestamp (default 0)\n"
+    "  --output-tokens N    the answer's length (default 256)\n"
+    "\n"
     "Examples\n"
     "  grid-gateway keys request.json\n"
+    "  grid-gateway keys --trace-secret secret --at 1500 request.json >> trace.jsonl\n"
     "  grid-gateway keys --path /v1/completions --json - < completion.json\n"
     "  diff <(grid-gateway keys turn1.json) <(grid-gateway keys turn2.json)   where do they part?\n"
     "\n"
     "Exit status: 0 shown, keys or not; 1 the file cannot be read; 2 usage.\n";
 
+#define BYTES_A_TOKEN 4
+#define MAX_TOKENS 16777216ull /* what a trace may say */
+#define MAX_AT_MS 1000000000000ull
+
 struct options {
     struct grid_str path, model;
     bool json;
+    const char *secret_path;
+    uint64_t at_ms, output_tokens;
 };
 
 static void print_json(const struct grid_decision *decision, const uint64_t *keys, size_t n)
@@ -71,7 +89,32 @@ static void print_text(const struct grid_decision *decision, const uint64_t *key
     }
 }
 
-static int show(const struct options *options, struct grid_str body)
+/* One line of a trace; no key of this process in it. */
+static void print_line(const struct options *options, struct grid_str secret, size_t body_bytes, const uint64_t *keys,
+                       size_t n)
+{
+    uint64_t recorded[GRID_MAX_KEYS], tokens = body_bytes / BYTES_A_TOKEN + 1;
+    struct grid_buf out = {.limit = (size_t)1 << 20};
+
+    for (size_t i = 0; i < n; i++) {
+        recorded[i] = keys[i];
+    }
+    grid_record_keys(secret, recorded, n);
+    if (tokens < n * GRID_TOKENS_A_BLOCK) {
+        tokens = n * GRID_TOKENS_A_BLOCK;
+    }
+    grid_buf_printf(&out,
+                    "{\"timestamp\":%" PRIu64 ",\"input_length\":%" PRIu64 ",\"output_length\":%" PRIu64 ",\"keys\":",
+                    options->at_ms, tokens < MAX_TOKENS ? tokens : (uint64_t)MAX_TOKENS, options->output_tokens);
+    grid_query_put_keys(&out, recorded, n);
+    grid_buf_puts(&out, "}\n");
+    if (out.ptr != NULL) {
+        fwrite(out.ptr, 1, out.len, stdout);
+    }
+    grid_buf_done(&out);
+}
+
+static int show(const struct options *options, struct grid_str secret, struct grid_str body)
 {
     const struct grid_route_options peek = {.peek = true};
     struct grid_settings settings;
@@ -80,7 +123,7 @@ static int show(const struct options *options, struct grid_str body)
     struct grid_ticket *ticket;
     size_t n;
 
-    if (grid_query_router(0, &router) != GRID_OK) {
+    if (grid_query_router(secret.ptr != NULL ? grid_record_seed(secret) : 0, &router) != GRID_OK) {
         fprintf(stderr, "grid-gateway keys: out of memory\n");
         return GRID_EXIT_FAILED;
     }
@@ -99,22 +142,56 @@ static int show(const struct options *options, struct grid_str body)
     }
     const uint64_t *keys = grid_ticket_keys(ticket, &n);
     grid_route(ticket, &peek, 0, &decision); /* for model and reason: there is no site to choose */
-    (options->json ? print_json : print_text)(&decision, keys, n);
+    if (secret.ptr != NULL) {
+        print_line(options, secret, body.len, keys, n);
+    } else {
+        (options->json ? print_json : print_text)(&decision, keys, n);
+    }
     grid_ticket_free(ticket);
     grid_router_free(router);
     return fflush(stdout) == 0 ? GRID_EXIT_OK : GRID_EXIT_FAILED;
 }
 
-int grid_cmd_keys(int argc, char **argv)
+/* The secret of a recording, if one is named, and the body. */
+static int read_and_show(const struct options *options, const char *path)
 {
-    static const struct option long_options[] = {{"path", required_argument, NULL, 'p'},
-                                                 {"model", required_argument, NULL, 'm'},
-                                                 {"json", no_argument, NULL, 'j'},
-                                                 {"help", no_argument, NULL, 'h'},
-                                                 {NULL, 0, NULL, 0}};
-    struct options options = {.path = grid_query_str("/v1/chat/completions")};
     char error[384], *body;
     size_t len;
+    struct grid_tagkey_set secret = {0};
+
+    if (options->secret_path != NULL && !grid_tagkey_add(&secret, options->secret_path, error, sizeof error)) {
+        fprintf(stderr, "grid-gateway keys: %s\n", error);
+        return GRID_EXIT_FAILED;
+    }
+    if (!grid_query_read(path, &body, &len, error, sizeof error)) {
+        fprintf(stderr, "grid-gateway keys: %s\n", error);
+        grid_tagkey_wipe(&secret);
+        return GRID_EXIT_FAILED;
+    }
+    int status = show(options, secret.n ? secret.keys[0] : (struct grid_str){NULL, 0}, (struct grid_str){body, len});
+    free(body);
+    grid_tagkey_wipe(&secret);
+    return status;
+}
+
+static bool whole(const char *text, uint64_t most, uint64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *out <= most;
+}
+
+int grid_cmd_keys(int argc, char **argv)
+{
+    static const struct option long_options[] = {
+        {"path", required_argument, NULL, 'p'}, {"model", required_argument, NULL, 'm'},
+        {"json", no_argument, NULL, 'j'},       {"trace-secret", required_argument, NULL, 's'},
+        {"at", required_argument, NULL, 'a'},   {"output-tokens", required_argument, NULL, 'o'},
+        {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
+    struct options options = {.path = grid_query_str("/v1/chat/completions"), .output_tokens = 256};
+    bool good = true;
     int option;
 
     while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
@@ -128,6 +205,15 @@ int grid_cmd_keys(int argc, char **argv)
         case 'j':
             options.json = true;
             break;
+        case 's':
+            options.secret_path = optarg;
+            break;
+        case 'a':
+            good = whole(optarg, MAX_AT_MS, &options.at_ms) && good;
+            break;
+        case 'o':
+            good = whole(optarg, MAX_TOKENS, &options.output_tokens) && good;
+            break;
         case 'h':
             fputs(usage, stdout);
             return GRID_EXIT_OK;
@@ -136,16 +222,17 @@ int grid_cmd_keys(int argc, char **argv)
             return GRID_EXIT_USAGE;
         }
     }
+    if (!good) {
+        fprintf(stderr,
+                "grid-gateway keys: --at and --output-tokens take whole numbers, up to %llu and %llu\n"
+                "Try 'grid-gateway keys --help'.\n",
+                MAX_AT_MS, MAX_TOKENS);
+        return GRID_EXIT_USAGE;
+    }
     if (argc - optind != 1) {
         fprintf(stderr, "grid-gateway keys: needs one FILE, or - for standard input\n"
                         "Try 'grid-gateway keys --help'.\n");
         return GRID_EXIT_USAGE;
     }
-    if (!grid_query_read(argv[optind], &body, &len, error, sizeof error)) {
-        fprintf(stderr, "grid-gateway keys: %s\n", error);
-        return GRID_EXIT_FAILED;
-    }
-    int status = show(&options, (struct grid_str){body, len});
-    free(body);
-    return status;
+    return read_and_show(&options, argv[optind]);
 }

@@ -42,6 +42,8 @@ static const struct verb {
     {"explain", "show where a request would go, and why", grid_cmd_explain},
     {"tag", "sign and open ids of stored responses, make a key", grid_cmd_tag},
     {"replay", "replay a history through the routing core, on a virtual clock", grid_cmd_replay},
+    {"simulate", "compare routing policies on a trace, in a simulated grid", grid_cmd_simulate},
+    {"tune", "find the settings that suit a trace, and the prices of real sites", grid_cmd_tune},
     {"version", "print the version", version},
 };
 

@@ -235,3 +235,20 @@ bool grid_tag_genuine(const struct grid_tag_ring *ring, const struct grid_tag_sc
     }
     return equal != 0;
 }
+
+uint64_t grid_tag_hmac64(struct grid_str secret, struct grid_str text, uint64_t number)
+{
+    unsigned char bytes[1 + sizeof number] = {0}, full[crypto_auth_hmacsha256_BYTES];
+    crypto_auth_hmacsha256_state state;
+    for (size_t i = 0; i < sizeof number; i++)
+        bytes[1 + i] = (unsigned char)(number >> (8 * (sizeof number - 1 - i)));
+    begin_mac(&state, secret);
+    (void)crypto_auth_hmacsha256_update(&state, (const unsigned char *)text.ptr, text.len);
+    (void)crypto_auth_hmacsha256_update(&state, bytes, sizeof bytes);
+    (void)crypto_auth_hmacsha256_final(&state, full);
+    sodium_memzero(&state, sizeof state);
+    uint64_t value = 0;
+    for (size_t i = 0; i < sizeof value; i++)
+        value = value << 8 | full[i];
+    return value;
+}

@@ -176,6 +176,12 @@ uint64_t grid_ticket_max_body(const struct grid_ticket *ticket);
  * cut: it passed the limit and this is only its beginning: no keys, but a model already seen counts. */
 void grid_ticket_body(struct grid_ticket *ticket, const struct grid_str *slices, size_t n_slices, bool cut);
 
+/* A ticket of a request whose keys are ready, at most GRID_MAX_KEYS of them: as grid_ticket_new and grid_ticket_body
+ * would have made it of a chat body of that model with these keys. The keys are copied; two models must not share one.
+ * For simulations and recorded streams. Next: grid_route. */
+enum grid_status grid_ticket_of_keys(struct grid_router *router, struct grid_str model, const uint64_t *keys, size_t n,
+                                     struct grid_ticket **out_ticket) GRID_MUST_USE;
+
 /* Health of a candidate's cluster, as the proxy knows it. */
 enum grid_health {
     GRID_HEALTHY,
@@ -313,6 +319,14 @@ bool grid_router_same_tag_keys(struct grid_router *router, const struct grid_str
 
 /* Overwrites memory that held a secret; not removed by an optimiser. */
 void grid_wipe(void *memory, size_t bytes);
+
+/* ---- recordings ---------------------------------------------------------------------------------------------- */
+
+/* Keys of a recording (behaviour.md O.45): a router made with this hash_seed keys a body as every holder of the secret
+ * does (at least GRID_MIN_TAG_KEY_BYTES of it), and grid_record_keys turns each key into the value that is written:
+ * HMAC-SHA256 under the secret. Equal heads of prompts still give equal heads of values. */
+uint64_t grid_record_seed(struct grid_str secret);
+void grid_record_keys(struct grid_str secret, uint64_t *keys, size_t n);
 
 /* ---- looking ------------------------------------------------------------------------------------------------- */
 

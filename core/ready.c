@@ -1,0 +1,47 @@
+/*
+ * ready.c - requests whose keys are already there, and keys that may leave the process
+ *
+ * Story     A simulation or a recorded stream has keys and no prompt. grid_ticket_of_keys makes the ticket that such a
+ *           request would have behind its body; from there on it is any ticket: grid_route matches, selects and pends,
+ *           grid_learn settles. A recording turns keys into values that only holders of its secret can make.
+ * Promise   No rule of a request is here: head, decision and answer are those of route.c and learn.c.
+ *           A live key cannot be told from a recorded value, nor the value from the key, without the secret.
+ * Source    behaviour.md O.45.
+ * Not here  Where recordings are written (cli/).
+ */
+#include "check.h"
+#include "router.h"
+
+enum grid_status grid_ticket_of_keys(struct grid_router *router, struct grid_str model, const uint64_t *keys, size_t n,
+                                     struct grid_ticket **out_ticket)
+{
+    GRID_ASSERT(n <= GRID_MAX_KEYS);
+    struct grid_ticket *t;
+    struct grid_sites *sites = grid_router_take_sites(router);
+    const struct grid_header header = {grid_str_of(sites->config->settings.model_header), model};
+    const struct grid_head head = {
+        .method = GRID_LIT("POST"), .path = GRID_LIT("/v1/chat/completions"), .headers = &header, .n_headers = 1};
+    enum grid_status status = grid_ticket_new(router, &head, &t);
+    grid_sites_unref(sites);
+    if (status != GRID_OK)
+        return status;
+    t->want = GRID_WANT_NOTHING;
+    t->has_body = true;
+    t->keyed.n = (uint32_t)n;
+    t->keyed.reason = n ? GRID_REASON_NONE : GRID_REASON_TOO_SHORT;
+    if (n)
+        memcpy(t->keys, keys, n * sizeof keys[0]);
+    *out_ticket = t;
+    return GRID_OK;
+}
+
+uint64_t grid_record_seed(struct grid_str secret)
+{
+    return grid_tag_hmac64(secret, GRID_LIT("grid recording: seed of the block hash"), 0);
+}
+
+void grid_record_keys(struct grid_str secret, uint64_t *keys, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        keys[i] = grid_tag_hmac64(secret, GRID_LIT("grid recording: key of a block"), keys[i]);
+}
