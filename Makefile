@@ -4,6 +4,7 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
 .PHONY: help setup build demo test engine-test bench fuzz lint format coverage clean faults
+.PHONY: setup-ship dist deb chart-test rootfs-test watch-test test-ship
 
 help:
 	@echo 'make setup   install what is missing (apt packages, .venv with Envoy)'
@@ -16,6 +17,9 @@ help:
 	@echo 'make lint    format, layers, style, clang-tidy'
 	@echo 'make format  rewrite the sources by .clang-format'
 	@echo 'make coverage  lines covered by the unit tests, a file a line'
+	@echo 'make dist    the wheel, into dist/'
+	@echo 'make deb     the Debian package, into dist/'
+	@echo 'make test-ship   wheel, Debian package, image, chart, dashboard and alerts: built, installed and tried'
 	@echo 'make clean   remove build/'
 
 setup:
@@ -29,6 +33,7 @@ demo: build
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" build/release/grid-gateway demo
 
 test: setup
+	@scripts/setup-ship --chart
 	@scripts/test
 
 # Sites that fail under load; a limit of its own. Prints what was sent, answered and failed.
@@ -58,3 +63,28 @@ coverage: setup
 	@scripts/build coverage
 	@ctest --preset coverage --output-log build/logs/coverage.log >/dev/null
 	@gcovr --root . --filter core/ --filter envoy/ --exclude-unreachable-branches build/coverage
+
+# ---- packages, chart, dashboards: each target has a limit of its own; test-ship is all of them ----
+
+PYTEST_SHIP = .venv/bin/python -m pytest -q -p no:cacheprovider
+
+setup-ship: setup
+	@scripts/setup-ship
+
+dist: setup-ship
+	@timeout 600 scripts/dist
+
+deb: setup-ship
+	@timeout 600 scripts/deb
+
+chart-test: setup-ship build
+	@timeout 600 $(PYTEST_SHIP) tests/chart
+
+watch-test: setup-ship build
+	@timeout 600 $(PYTEST_SHIP) tests/ship/test_watch.py
+
+rootfs-test: setup-ship
+	@timeout 1200 $(PYTEST_SHIP) tests/ship/test_image.py
+
+test-ship: build dist deb
+	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart

@@ -1,0 +1,3 @@
+from grid_gateway import main
+
+main()
