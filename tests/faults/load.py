@@ -31,7 +31,7 @@ SITES = ('east', 'west', 'north')
 MODELS = dict(zip(SITES, ('mild', 'cool', 'warm')))
 HEALTH = {'health': {'path': '/health', 'interval_ms': 500, 'timeout_ms': 300}}
 TIMEOUT_S = 6
-ROWS = []           # of the table at the end, see conftest.py
+ROWS, NOTES = [], []    # of the table at the end and below it, see conftest.py
 
 
 def candidates():
