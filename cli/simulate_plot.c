@@ -90,19 +90,29 @@ static void mark(struct chart *chart, double at, bool x)
     }
 }
 
+/* At the multiples of a round step. */
+static void marks(struct chart *chart, double least, double most, bool on_x)
+{
+    double step = step_of(most - least), first = ceil(least / step - 1e-9);
+    int n = (int)(floor(most / step + 1e-9) - first) + 1;
+    for (int i = 0; i < n; i++)
+        mark(chart, (first + i) * step, on_x);
+}
+
 static void x_marks(struct chart *chart)
 {
     if (!chart->x_log) {
-        double step = step_of(chart->x_most - chart->x_least);
-        for (double at = ceil(chart->x_least / step - 1e-9) * step; at <= chart->x_most + step * 1e-9; at += step)
-            mark(chart, at, true);
+        marks(chart, chart->x_least, chart->x_most, true);
         return;
     }
     static const double of_ten[] = {1, 2, 5};
-    for (double power = pow(10, floor(log10(chart->x_least))); power <= chart->x_most; power *= 10)
-        for (size_t i = 0; i < 3; i++)
-            if (power * of_ten[i] >= chart->x_least && power * of_ten[i] <= chart->x_most)
-                mark(chart, power * of_ten[i], true);
+    int last = (int)floor(log10(chart->x_most));
+    for (int exponent = (int)floor(log10(chart->x_least)); exponent <= last; exponent++)
+        for (size_t i = 0; i < 3; i++) {
+            double at = pow(10, exponent) * of_ten[i];
+            if (at >= chart->x_least && at <= chart->x_most)
+                mark(chart, at, true);
+        }
 }
 
 static void begin(struct chart *chart, size_t n_lines)
@@ -117,9 +127,7 @@ static void begin(struct chart *chart, size_t n_lines)
         WIDTH, HEIGHT, WIDTH, HEIGHT);
     text(chart, LEFT, TOP - 20, "start", " font-size=\"16\" font-weight=\"bold\"", chart->title);
     x_marks(chart);
-    double step = step_of(chart->y_most - chart->y_least);
-    for (double at = ceil(chart->y_least / step - 1e-9) * step; at <= chart->y_most + step * 1e-9; at += step)
-        mark(chart, at, false);
+    marks(chart, chart->y_least, chart->y_most, false);
     line(chart, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "stroke=\"#000000\"");
     line(chart, LEFT, TOP, LEFT, HEIGHT - BOTTOM, "stroke=\"#000000\"");
     text(chart, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 15, "middle", "", chart->x_label);

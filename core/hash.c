@@ -59,8 +59,8 @@ void grid_hash_blocks_twin(const struct grid_hash_seed *seed, const char *blocks
 
 #ifdef __SSE2__
 #define AVX2 __attribute__((target("avx2")))
-#define STRIPES 4u       /* of 64 bytes in a block */
-#define LAST_STRIPE 121u /* where XXH3 takes the last stripe's secret: 192 - 64 - 7 */
+#define STRIPES ((size_t)4) /* of 64 bytes in a block */
+#define LAST_STRIPE 121u    /* where XXH3 takes the last stripe's secret: 192 - 64 - 7 */
 #define MERGE_SECRET 11u
 
 _Static_assert(GRID_BLOCK_BYTES == 64 * STRIPES && GRID_HASH_SECRET_BYTES == LAST_STRIPE + 64 + 7, "XXH3 of one block");

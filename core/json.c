@@ -363,7 +363,7 @@ static void nest_quick(struct grid_json *json, struct nest *nest)
     const char *at = json->cursor.at, *end = json->cursor.end;
     while (end - at > QUICK_BYTES && nest->depth < SKIP_LEVELS) {
         bool object = nest_top(nest) == NEST_OBJECT, opens = false;
-        const char *next = at;
+        const char *next;
         if (*at == '{' || *at == '[') {
             if (nest->depth + 1 == SKIP_LEVELS || (*at == '[' && nest->watch))
                 break;

@@ -66,7 +66,7 @@ static inline size_t grid_lex_rung(size_t depth)
         return SIZE_MAX;
     if (level < GRID_LEX_RUNGS)
         return level;
-    return level % GRID_LEX_RUNGS == 0 && level < GRID_LEX_RUNGS * GRID_LEX_RUNGS
+    return level % GRID_LEX_RUNGS == 0 && level < (size_t)GRID_LEX_RUNGS * GRID_LEX_RUNGS
                ? GRID_LEX_RUNGS + level / GRID_LEX_RUNGS
                : SIZE_MAX;
 }

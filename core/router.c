@@ -111,7 +111,7 @@ static bool prepare_tables(struct grid_router *router, struct change *change)
 {
     struct grid_config *config = change->config;
     uint32_t capacity = (uint32_t)config->settings.capacity;
-    change->resized = grid_take(router->alloc, config->n_clusters * sizeof change->resized[0]);
+    change->resized = grid_take(router->alloc, config->n_clusters * sizeof(struct grid_lru *));
     if (!change->resized)
         return false;
     for (size_t i = 0; i < config->n_clusters; i++) {

@@ -134,6 +134,8 @@ static bool is_foreign(void *stream)
         return true;
     if (origin.len == 0)
         return false;
+    if (host.len == 0)
+        return true;
     bool same = origin.len > host.len && origin.ptr[origin.len - host.len - 1] == '/';
     return !same || memcmp(origin.ptr + origin.len - host.len, host.ptr, host.len) != 0;
 }
