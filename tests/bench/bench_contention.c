@@ -1,9 +1,9 @@
 /*
  * bench_contention.c - what the index costs when every worker wants the same cluster
  *
- * Four workers on two cores, as a busy gateway's: each keys a prompt of 512 blocks, as a request does, then matches, marks
- * and confirms it in one and the same table. Prints one JSON object: microseconds that the index took of a request (median,
- * p99), and the same with one worker alone. tests/bench/run calls it.
+ * Four workers on two cores, as a busy gateway's: each keys a prompt of 512 blocks, as a request does, then matches,
+ * marks and confirms it in one and the same table. Prints one JSON object: microseconds that the index took of a
+ * request (median, p99), and the same with one worker alone. tests/bench/run calls it.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,10 +1,10 @@
 /*
  * jump.c - a wall clock that jumps, for a process that is started with this library in LD_PRELOAD
  *
- * Story     Seconds in the file GRID_JUMP, as decimal text, are added to the wall clock; the file is read at most once a
- *           100 ms. Every other clock is as it is, as on a machine whose wall clock is set.
- * Promise   Allocates nothing and asks the kernel itself: libfaketime looks its functions up at the first call and hangs
- *           in Envoy, whose allocator asks for the time before it is ready.
+ * Story     Seconds in the file GRID_JUMP, as decimal text, are added to the wall clock; the file is read at most once
+ *           a 100 ms. Every other clock is as it is, as on a machine whose wall clock is set.
+ * Promise   Allocates nothing and asks the kernel itself: libfaketime looks its functions up at the first call and
+ *           hangs in Envoy, whose allocator asks for the time before it is ready.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
