@@ -4,22 +4,29 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
 .PHONY: help setup build demo test engine-test bench fuzz lint format coverage clean faults
-.PHONY: setup-ship dist deb chart-test rootfs-test watch-test test-ship
+.PHONY: setup-ship dist deb chart-test rootfs-test watch-test test-ship docs docs-test
 
 help:
 	@echo 'make setup   install what is missing (apt packages, .venv with Envoy)'
 	@echo 'make build   build/release/grid-gateway and build/release/libgrid_site_route.so'
 	@echo 'make demo    three simulated sites, the gateway, one conversation; DEMO_EXIT=1 ends by itself'
 	@echo 'make test    everything that must pass before a commit; closes with "N passed, N failed"'
+	@echo 'make faults  sites that fail under load; prints what was sent, answered and failed'
 	@echo 'make engine-test  the gateway in front of two real engines (vllm on the CPU); installs 5 GB under build/engine'
 	@echo 'make bench   the figures, as ratios from one run'
 	@echo 'make fuzz    each fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make lint    format, layers, style, clang-tidy'
 	@echo 'make format  rewrite the sources by .clang-format'
 	@echo 'make coverage  lines covered by the unit tests, a file a line'
+	@echo 'make docs    the pages as a site, into build/site'
+	@echo 'make docs-test   what the pages say, tried: commands, fields, metrics, links, man pages, the site'
 	@echo 'make dist    the wheel, into dist/'
 	@echo 'make deb     the Debian package, into dist/'
-	@echo 'make test-ship   wheel, Debian package, image, chart, dashboard and alerts: built, installed and tried'
+	@echo 'make chart-test  the chart, rendered and checked'
+	@echo 'make watch-test  dashboard and alerts against a running gateway'
+	@echo 'make rootfs-test the image, from the lines of deploy/Containerfile'
+	@echo 'make test-ship   all of these and docs-test: built, installed and tried'
+	@echo 'make setup-ship  install what the packages need; test-ship and the like call it'
 	@echo 'make clean   remove build/'
 
 setup:
@@ -86,5 +93,11 @@ watch-test: setup-ship build
 rootfs-test: setup-ship
 	@timeout 1200 $(PYTEST_SHIP) tests/ship/test_image.py
 
-test-ship: build dist deb
-	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart
+docs:
+	@timeout 300 scripts/docs
+
+docs-test: setup-ship build docs
+	@timeout 600 $(PYTEST_SHIP) tests/docs
+
+test-ship: build dist deb docs
+	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart tests/docs
