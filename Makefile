@@ -33,7 +33,7 @@ setup:
 	@scripts/setup
 
 build: setup
-	@scripts/build release
+	@TARGETS='grid_cli grid_envoy' scripts/build release
 	@scripts/check-abi >build/logs/abi.log || { cat build/logs/abi.log; exit 1; }
 
 demo: build
@@ -51,6 +51,7 @@ engine-test: build
 	@tests/engine/run
 
 bench: build
+	@scripts/build release
 	@tests/bench/run
 
 fuzz: setup
