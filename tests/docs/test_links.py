@@ -60,6 +60,23 @@ def test_a_dead_link_is_seen(tmp_path):
     assert list(faults(['a.md'], str(tmp_path))) == ['a.md: b.md is not there', 'a.md: #two has no such heading']
 
 
+def repeated(text):
+    """Headings, and rows of tables, that stand there twice in a page."""
+    lines = [line for line in re.sub(r'^```.*?^```$', '', text, flags=re.M | re.S).splitlines() if re.match(r'#+ |\| `?[^-|]{20}', line)]
+    return sorted({line for line in lines if lines.count(line) > 1})
+
+
+def test_nothing_stands_twice():
+    for name in documents():
+        if name != 'CHANGELOG.md' and not name.startswith('.github/'):
+            with open(os.path.join(pages.ROOT, name), encoding='utf-8') as f:
+                assert repeated(f.read()) == [], name
+
+
+def test_a_repeated_heading_is_seen():
+    assert repeated('# One\n## Two\n```\n# no\n```\n## Two\n') == ['## Two']
+
+
 def test_every_page_is_reached():
     """From README.md, by links alone."""
     seen, left = set(), ['README.md']

@@ -53,12 +53,6 @@ def test_licences_are_those_of_the_build():
     assert linked and sorted(told) == sorted(linked)
 
 
-def test_help_has_every_target():
-    targets = set(re.findall(r'^([a-z-]+):(?!=)', read('Makefile'), re.M))
-    told = set(re.findall(r"@echo 'make ([a-z-]+) ", read('Makefile')))
-    assert targets - told == {'help'} and told <= targets
-
-
 def test_readme_is_short():
     assert len(read('README.md').splitlines()) <= 160
 
