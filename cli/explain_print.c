@@ -225,6 +225,10 @@ void grid_explain_words(const struct grid_explained *explained)
     } else {
         grid_buf_printf(&out, "status %d from the gateway\n", decision->reply.status);
     }
+    if (decision->alias.ptr != NULL) {
+        grid_buf_printf(&out, "alias     the cluster calls the model %.*s\n", (int)decision->alias.len,
+                        decision->alias.ptr);
+    }
     if (decision->path.ptr != NULL) {
         grid_buf_printf(&out, "path      %.*s\n", (int)decision->path.len, decision->path.ptr);
     }
@@ -266,6 +270,8 @@ void grid_explain_json(const struct grid_explained *explained)
     grid_query_put_text(&out, forward ? decision->site : none);
     grid_buf_puts(&out, ",\"cluster\":");
     grid_query_put_text(&out, forward ? decision->cluster : none);
+    grid_buf_puts(&out, ",\"alias\":");
+    grid_query_put_text(&out, decision->alias);
     grid_buf_printf(&out, ",\"pinned\":%s,\"path\":", decision->pinned ? "true" : "false");
     grid_query_put_text(&out, decision->path);
     grid_buf_puts(&out, ",\"outcome\":");
