@@ -6,6 +6,7 @@
  * Promise   Changes nothing, opens no port.
  */
 #include "cli/cli.h"
+#include "cli/config_fields.h"
 #include "cli/launch.h"
 #include "cli/render.h"
 #include "cli/state.h"
@@ -211,6 +212,7 @@ static int check(const char *file, bool with_envoy)
 static void usage(FILE *to)
 {
     fputs("usage: grid-gateway check -c FILE [--with-envoy]\n"
+          "       grid-gateway check --fields\n"
           "\n"
           "Checks a gateway's configuration together with the serving config that it names, and the files\n"
           "that they name. Prints a summary, or everything that is wrong on standard error, one line each:\n"
@@ -220,6 +222,9 @@ static void usage(FILE *to)
           "      --with-envoy     let Envoy read the rendered configuration too: it alone can judge\n"
           "                       http_filters_before and the contents of certificates. Where these are\n"
           "                       given and Envoy is found, it is asked without this option\n"
+          "      --fields         print every field of both files instead: file, field, default, whether a\n"
+          "                       change is followed while serving (hot) or needs a restart, what it\n"
+          "                       accepts; tabs in between\n"
           "  -h, --help           this text\n"
           "\n"
           "Environment\n"
@@ -236,6 +241,7 @@ int grid_cmd_check(int argc, char **argv)
 {
     static const struct option options[] = {{"config", required_argument, NULL, 'c'},
                                             {"with-envoy", no_argument, NULL, 'e'},
+                                            {"fields", no_argument, NULL, 'f'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *file = NULL;
@@ -248,6 +254,9 @@ int grid_cmd_check(int argc, char **argv)
         case 'e':
             with_envoy = true;
             break;
+        case 'f':
+            grid_config_print_fields(stdout);
+            return GRID_EXIT_OK;
         case 'h':
             usage(stdout);
             return GRID_EXIT_OK;

@@ -16,15 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONGEST_MS (31.0 * 24 * 3600 * 1000) /* a month */
-#define LARGEST_BODY (2.0 * 1024 * 1024 * 1024)
-#define MOST_WORKERS 1024.0
-#define LARGEST_EXACT 9007199254740992.0 /* 2^53 */
 #define REPORT_LIMIT (1u << 20)
-#define DEFAULT_LISTEN "0.0.0.0:8080"
-#define DEFAULT_ADMIN "127.0.0.1:9901"
-#define DEFAULT_OPS "127.0.0.1:9902"
-#define DEFAULT_LOG_LEVEL "warning"
 #define SERVING_VARIABLE "GRID_SERVING_CONFIG"
 
 void grid_report_add(struct grid_report *report, const char *file, unsigned line, const char *field, const char *format,
@@ -65,15 +57,14 @@ static void refuse_all(struct grid_reading *r, size_t base, const char *prefix, 
     }
 }
 
-static void read_address(struct grid_reading *r, json_t *root, const char *name, const char *fallback,
-                         struct grid_address *out)
+static void read_address(struct grid_reading *r, json_t *root, const char *name, struct grid_address *out)
 {
     if (json_is_number(grid_reading_member(root, name))) {
         grid_reading_refuse(r, name, "a port alone is not enough: must be ADDRESS:PORT, such as 127.0.0.1:8080");
         return;
     }
     const char *text = grid_reading_text(r, root, name);
-    text = text != NULL ? text : fallback;
+    text = text != NULL ? text : "";
     struct grid_str whole = {text, strlen(text)};
     if (grid_address_parse(whole, true, false, out)) {
         return;
@@ -89,22 +80,18 @@ static void read_address(struct grid_reading *r, json_t *root, const char *name,
 
 static void read_timeouts(struct grid_reading *r, json_t *root)
 {
-    static const char *const names[] = {"connect_ms", "request_body_ms", "idle_ms", "total_ms", NULL};
-    json_t *timeouts = grid_reading_mapping(r, root, "timeouts", names);
-    if (timeouts == NULL) {
-        return;
-    }
-    grid_reading_number(r, timeouts, "timeouts.connect_ms", 1, LONGEST_MS, &r->out->connect_ms);
-    grid_reading_number(r, timeouts, "timeouts.request_body_ms", 0, LONGEST_MS, &r->out->request_body_ms);
-    grid_reading_number(r, timeouts, "timeouts.idle_ms", 0, LONGEST_MS, &r->out->idle_ms);
-    grid_reading_number(r, timeouts, "timeouts.total_ms", 0, LONGEST_MS, &r->out->total_ms);
+    json_t *timeouts = grid_reading_mapping(r, root, "timeouts");
+    grid_reading_number(r, timeouts, "timeouts.connect_ms", &r->out->connect_ms);
+    grid_reading_number(r, timeouts, "timeouts.request_body_ms", &r->out->request_body_ms);
+    grid_reading_number(r, timeouts, "timeouts.idle_ms", &r->out->idle_ms);
+    grid_reading_number(r, timeouts, "timeouts.total_ms", &r->out->total_ms);
 }
 
 static void read_words(struct grid_reading *r, json_t *root)
 {
     static const char *const levels[] = {"trace", "debug", "info", "warning", "error", "critical", "off", NULL};
     const char *level = grid_reading_text(r, root, "log_level");
-    level = level != NULL ? level : DEFAULT_LOG_LEVEL;
+    level = level != NULL ? level : "";
     bool known = false;
     for (size_t i = 0; levels[i] != NULL && !known; i++) {
         known = strcmp(level, levels[i]) == 0;
@@ -240,39 +227,18 @@ static void read_serving(struct grid_reading *r, json_t *root)
 
 static void read_root(struct grid_reading *r, json_t *root)
 {
-    static const char *const names[] = {"listen",
-                                        "admin",
-                                        "ops",
-                                        "role",
-                                        "peers_allowed",
-                                        "allowed_paths",
-                                        "cors",
-                                        "tracing",
-                                        "max_body_bytes",
-                                        "max_heap_bytes",
-                                        "tls",
-                                        "max_connections",
-                                        "timeouts",
-                                        "http_filters_before",
-                                        "grid_site_route",
-                                        "serving",
-                                        "serving_config_path",
-                                        "concurrency",
-                                        "log_level",
-                                        "access_log",
-                                        NULL};
     struct grid_gateway *out = r->out;
     uint64_t concurrency = 0;
-    grid_reading_only(r, root, "", names);
-    read_address(r, root, "listen", DEFAULT_LISTEN, &out->listen);
-    read_address(r, root, "admin", DEFAULT_ADMIN, &out->admin);
-    read_address(r, root, "ops", DEFAULT_OPS, &out->ops);
+    grid_reading_only(r, root, "");
+    read_address(r, root, "listen", &out->listen);
+    read_address(r, root, "admin", &out->admin);
+    read_address(r, root, "ops", &out->ops);
     read_words(r, root);
     grid_config_edge_read(r, root);
-    grid_reading_number(r, root, "max_body_bytes", 1, LARGEST_BODY, &out->max_body_bytes);
-    grid_reading_number(r, root, "max_heap_bytes", 1, LARGEST_EXACT, &out->max_heap_bytes);
-    grid_reading_number(r, root, "max_connections", 1, LARGEST_EXACT, &out->max_connections);
-    grid_reading_number(r, root, "concurrency", 1, MOST_WORKERS, &concurrency);
+    grid_reading_number(r, root, "max_body_bytes", &out->max_body_bytes);
+    grid_reading_number(r, root, "max_heap_bytes", &out->max_heap_bytes);
+    grid_reading_number(r, root, "max_connections", &out->max_connections);
+    grid_reading_number(r, root, "concurrency", &concurrency);
     out->concurrency = (unsigned)concurrency;
     read_timeouts(r, root);
     read_site_route(r, root);
@@ -286,10 +252,7 @@ bool grid_config_load(const char *path, const struct grid_kept *kept, struct gri
 {
     static const struct grid_kept nothing = {0};
     kept = kept != NULL ? kept : &nothing;
-    *out = (struct grid_gateway){.max_body_bytes = GRID_DEFAULT_MAX_BODY_BYTES,
-                                 .connect_ms = 1000,
-                                 .request_body_ms = 60000,
-                                 .idle_ms = 3600000};
+    *out = (struct grid_gateway){.max_body_bytes = 0};
     struct grid_yaml yaml = {0};
     json_t *root = NULL;
     snprintf(out->file.path, sizeof out->file.path, "%s", path);

@@ -7,14 +7,11 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_NAMES 64u
 #define LONGEST_NAME 253u
-#define LONGEST_AGE 86400.0
-#define DEFAULT_AGE 600u
-#define DEFAULT_TRACE_PATH "/v1/traces"
-#define DEFAULT_SERVICE "grid-gateway"
 
 /* ---- roles --------------------------------------------------------------------------------------------------- */
 
@@ -42,6 +39,18 @@ static bool is_forwarded_path(const char *text)
            strncmp(text, conversations, sizeof conversations - 1) != 0;
 }
 
+/* The texts of a default: "a, b". */
+static json_t *split(const char *text)
+{
+    json_t *out = json_array();
+    while (*text != '\0') {
+        size_t len = strcspn(text, ",");
+        json_array_append_new(out, json_stringn(text, len));
+        text += len + strspn(text + len, ", ");
+    }
+    return out;
+}
+
 static void read_role(struct grid_reading *r, json_t *root)
 {
     struct grid_gateway *out = r->out;
@@ -63,8 +72,7 @@ static void read_role(struct grid_reading *r, json_t *root)
         }
     }
     if (out->provider && grid_reading_member(root, "allowed_paths") == NULL) {
-        out->allowed_paths = json_pack("[s, s, s, s, s]", "/v1/chat/completions", "/v1/completions", "/v1/messages",
-                                       "/v1/embeddings", "/v1/models");
+        out->allowed_paths = split(grid_config_field("allowed_paths")->fallback);
     }
 }
 
@@ -119,9 +127,8 @@ struct grid_str grid_config_backend(const struct grid_gateway *gateway)
 
 static void read_tls(struct grid_reading *r, json_t *root)
 {
-    static const char *const names[] = {"cert_path", "key_path", "client_ca_path", NULL};
     struct grid_gateway *out = r->out;
-    json_t *tls = grid_reading_mapping(r, root, "tls", names);
+    json_t *tls = grid_reading_mapping(r, root, "tls");
     if (tls == NULL) {
         return;
     }
@@ -164,15 +171,12 @@ static bool is_token(const char *text)
 
 static void read_cors(struct grid_reading *r, json_t *root)
 {
-    static const char *const names[] = {
-        "allow_origins", "allow_methods", "allow_headers", "expose_headers", "max_age_secs", "allow_credentials", NULL};
     struct grid_cors *out = &r->out->cors;
-    json_t *cors = grid_reading_mapping(r, root, "cors", names);
+    json_t *cors = grid_reading_mapping(r, root, "cors");
     if (cors == NULL) {
         return;
     }
     out->on = true;
-    out->max_age_secs = DEFAULT_AGE;
     out->allow_origins = grid_reading_texts(r, cors, "cors.allow_origins", MOST_NAMES, is_origin,
                                             "an origin such as https://chat.example, or \"*\"");
     out->allow_methods = grid_reading_texts(r, cors, "cors.allow_methods", MOST_NAMES, is_token, "a method");
@@ -180,7 +184,7 @@ static void read_cors(struct grid_reading *r, json_t *root)
         grid_reading_texts(r, cors, "cors.allow_headers", MOST_NAMES, is_token, "the name of a header");
     out->expose_headers =
         grid_reading_texts(r, cors, "cors.expose_headers", MOST_NAMES, is_token, "the name of a header");
-    grid_reading_number(r, cors, "cors.max_age_secs", 0, LONGEST_AGE, &out->max_age_secs);
+    grid_reading_number(r, cors, "cors.max_age_secs", &out->max_age_secs);
     grid_reading_bool(r, cors, "cors.allow_credentials", &out->allow_credentials);
     if (grid_reading_member(cors, "allow_origins") == NULL) {
         grid_reading_refuse(r, "cors.allow_origins", "missing: a list of origins, or of \"*\"");
@@ -207,19 +211,18 @@ static void read_trace_path(struct grid_reading *r, json_t *tracing, struct grid
     if (!fits) {
         grid_reading_refuse(r, "tracing.path", "must be a path of at most 255 bytes that starts with '/'");
     } else {
-        snprintf(out->path, sizeof out->path, "%s", path != NULL ? path : DEFAULT_TRACE_PATH);
+        snprintf(out->path, sizeof out->path, "%s", path != NULL ? path : "");
     }
 }
 
 static void read_tracing(struct grid_reading *r, json_t *root)
 {
-    static const char *const names[] = {"endpoint", "protocol", "path", "service_name", "percent", NULL};
     struct grid_tracing *out = &r->out->tracing;
-    json_t *tracing = grid_reading_mapping(r, root, "tracing", names);
+    json_t *tracing = grid_reading_mapping(r, root, "tracing");
     if (tracing == NULL) {
         return;
     }
-    *out = (struct grid_tracing){.on = true, .percent = 100};
+    *out = (struct grid_tracing){.on = true, .percent = strtod(grid_config_field("tracing.percent")->fallback, NULL)};
     const char *endpoint = grid_reading_text(r, tracing, "tracing.endpoint");
     if (endpoint != NULL
             ? !grid_address_parse((struct grid_str){endpoint, strlen(endpoint)}, false, true, &out->collector)
@@ -240,7 +243,7 @@ static void read_tracing(struct grid_reading *r, json_t *root)
     if (service != NULL && strlen(service) >= sizeof out->service_name) {
         grid_reading_refuse(r, "tracing.service_name", "must be at most 255 bytes");
     }
-    snprintf(out->service_name, sizeof out->service_name, "%s", service != NULL ? service : DEFAULT_SERVICE);
+    snprintf(out->service_name, sizeof out->service_name, "%s", service != NULL ? service : "");
     json_t *percent = grid_reading_member(tracing, "percent");
     out->percent = json_is_number(percent) ? json_number_value(percent) : percent != NULL ? -1 : out->percent;
     if (!(out->percent >= 0 && out->percent <= 100)) {

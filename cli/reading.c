@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 unsigned grid_reading_line(const struct grid_reading *r, const char *path)
@@ -33,17 +34,13 @@ json_t *grid_reading_member(json_t *object, const char *path)
     return json_is_null(value) ? NULL : value;
 }
 
-void grid_reading_only(struct grid_reading *r, json_t *object, const char *prefix, const char *const *names)
+void grid_reading_only(struct grid_reading *r, json_t *object, const char *prefix)
 {
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        bool known = false;
-        for (size_t i = 0; names[i] != NULL && !known; i++) {
-            known = strcmp(names[i], key) == 0;
-        }
-        if (!known) {
+        if (!grid_config_knows(prefix, key)) {
             char path[256];
             snprintf(path, sizeof path, "%s%.200s", prefix, key);
             grid_reading_refuse(r, path, "unknown field");
@@ -51,38 +48,35 @@ void grid_reading_only(struct grid_reading *r, json_t *object, const char *prefi
     }
 }
 
-json_t *grid_reading_mapping(struct grid_reading *r, json_t *root, const char *path, const char *const *names)
+json_t *grid_reading_mapping(struct grid_reading *r, json_t *root, const char *path)
 {
     json_t *value = grid_reading_member(root, path);
     if (value == NULL) {
         return NULL;
     }
-    char text[512] = "";
-    size_t len = 0;
-    for (size_t i = 0; names[i] != NULL && len < sizeof text; i++) {
-        const char *between = i == 0 ? "" : names[i + 1] == NULL ? " and " : ", ";
-        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", between, names[i]);
-    }
     if (!json_is_object(value)) {
+        char text[512] = "";
+        grid_config_names(path, text, sizeof text);
         grid_reading_refuse(r, path, "must be a mapping of %s", text);
         return NULL;
     }
     char prefix[128];
     snprintf(prefix, sizeof prefix, "%s.", path);
-    grid_reading_only(r, value, prefix, names);
+    grid_reading_only(r, value, prefix);
     return value;
 }
 
-void grid_reading_number(struct grid_reading *r, json_t *object, const char *path, double least, double most,
-                         uint64_t *out)
+void grid_reading_number(struct grid_reading *r, json_t *object, const char *path, uint64_t *out)
 {
+    const struct grid_config_field *field = grid_config_field(path);
     json_t *value = grid_reading_member(object, path);
     if (value == NULL) {
+        *out = field->fallback != NULL ? strtoull(field->fallback, NULL, 10) : *out;
         return;
     }
     double number = json_is_number(value) ? json_number_value(value) : NAN;
-    if (!(number >= least && number <= most) || floor(number) != number) {
-        grid_reading_refuse(r, path, "must be a whole number from %.0f to %.0f", least, most);
+    if (!(number >= field->least && number <= field->most) || floor(number) != number) {
+        grid_reading_refuse(r, path, "must be a whole number from %.0f to %.0f", field->least, field->most);
         return;
     }
     *out = (uint64_t)number;
@@ -91,9 +85,11 @@ void grid_reading_number(struct grid_reading *r, json_t *object, const char *pat
 void grid_reading_bool(struct grid_reading *r, json_t *object, const char *path, bool *out)
 {
     json_t *value = grid_reading_member(object, path);
-    if (value != NULL && !json_is_boolean(value)) {
+    if (value == NULL) {
+        *out = strcmp(grid_config_field(path)->fallback, "true") == 0;
+    } else if (!json_is_boolean(value)) {
         grid_reading_refuse(r, path, "must be true or false");
-    } else if (value != NULL) {
+    } else {
         *out = json_is_true(value);
     }
 }
@@ -109,7 +105,7 @@ const char *grid_reading_text(struct grid_reading *r, json_t *object, const char
 {
     json_t *value = grid_reading_member(object, path);
     if (value == NULL) {
-        return NULL;
+        return grid_config_field(path)->fallback;
     }
     if (!is_text(value)) {
         grid_reading_refuse(r, path, "must be text and not empty");

@@ -7,6 +7,7 @@
  * Source    behaviour.md J.3, O.41, O.47, O.50; design.md 8.
  */
 #include "cli/config_edge.h"
+#include "cli/config_fields.h"
 #include "cli/render.h"
 
 #include <string.h>
@@ -143,18 +144,18 @@ static json_t *cors_policy(const struct grid_gateway *gateway)
         json_array_append_new(origins, any ? json_pack("{s:{s:s}}", "safe_regex", "regex", ".*")
                                            : json_pack("{s:s}", "exact", json_string_value(origin)));
     }
-    json_t *headers = cors->allow_headers != NULL
-                          ? joined(cors->allow_headers)
-                          : json_sprintf("authorization, content-type, x-api-key, anthropic-version, anthropic-beta, "
-                                         "openai-organization, openai-project, %s",
-                                         gateway->settings.model_header);
+    json_t *headers =
+        cors->allow_headers != NULL
+            ? joined(cors->allow_headers)
+            : json_sprintf("%s, %s", grid_config_field("cors.allow_headers")->fallback, gateway->settings.model_header);
     json_t *out = json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:o, s:b}", "@type", TYPE "envoy.extensions.filters.http.cors.v3.CorsPolicy",
         "allow_origin_string_match", origins, "allow_methods",
-        cors->allow_methods != NULL ? joined(cors->allow_methods) : json_string("GET, POST, DELETE"), "allow_headers",
-        headers, "expose_headers",
+        cors->allow_methods != NULL ? joined(cors->allow_methods)
+                                    : json_string(grid_config_field("cors.allow_methods")->fallback),
+        "allow_headers", headers, "expose_headers",
         cors->expose_headers != NULL ? joined(cors->expose_headers)
-                                     : json_string("x-request-id, x-grid-site, x-grid-backend, retry-after"),
+                                     : json_string(grid_config_field("cors.expose_headers")->fallback),
         "max_age", json_sprintf("%u", (unsigned)cors->max_age_secs), "allow_credentials", cors->allow_credentials);
     return json_pack("{s:o}", "envoy.filters.http.cors", out);
 }

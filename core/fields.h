@@ -41,6 +41,7 @@ struct grid_field {
     double low, high;     /* of a number */
     bool above;           /* low itself is out */
     const char *accepts;  /* the same in words */
+    const char *fallback; /* the default in words, of a reader that describe.c does not know */
 };
 
 /* Checks that json is one JSON value and stands before it; false: refused as no JSON. */

@@ -141,7 +141,7 @@ static const struct grid_field signals_fields[] = {
      .high = HUGE_VAL,
      .above = true,
      .accepts = "a positive finite number"},
-    {.name = "how", .read = read_how, .accepts = "average or sum"},
+    {.name = "how", .read = read_how, .fallback = "average", .accepts = "average or sum"},
 };
 
 static void read_signals(struct grid_fields *in, const struct grid_field *field, void *object)
@@ -368,4 +368,18 @@ void grid_places_peers(struct grid_fields *in, const struct grid_field *field, v
     }
     serving->peers = peers;
     serving->n_peers = peers ? walk.n : 0;
+}
+
+/* ---- description ----------------------------------------------------------------------------------------------- */
+
+void grid_places_describe(const struct grid_describe *to)
+{
+    const struct cluster_slot slot = {.cluster = cluster_defaults};
+    const struct grid_serving_cluster *cluster = &slot.cluster;
+    grid_describe_table(to, "clusters[].", cluster_fields, COUNT(cluster_fields), &slot);
+    grid_describe_table(to, "clusters[].tls.", tls_fields, COUNT(tls_fields), &cluster->tls);
+    grid_describe_table(to, "clusters[].signals.", signals_fields, COUNT(signals_fields), &cluster->signals);
+    grid_describe_table(to, "clusters[].health.", health_fields, COUNT(health_fields), &cluster->health);
+    grid_describe_table(to, "clusters[].credential.", credential_fields, COUNT(credential_fields), cluster);
+    grid_describe_table(to, "peers[].", peer_fields, COUNT(peer_fields), &peer_defaults);
 }

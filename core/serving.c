@@ -113,10 +113,11 @@ static const struct grid_field candidate_fields[] = {
     {.name = "admission",
      .read = read_admission,
      .null_ok = true,
+     .fallback = "new_and_existing",
      .accepts = "new_and_existing, existing_only or none"},
-    {.name = "fresh", .read = read_fresh, .null_ok = true},
-    {.name = "credential", .read = read_nothing, .null_ok = true},
-    {.name = "stable_id", .read = read_nothing, .null_ok = true},
+    {.name = "fresh", .read = read_fresh, .null_ok = true, .accepts = "true or false"},
+    {.name = "credential", .read = read_nothing, .null_ok = true, .accepts = "anything"},
+    {.name = "stable_id", .read = read_nothing, .null_ok = true, .accepts = "anything"},
 };
 
 static void read_candidates(struct grid_fields *in, const struct grid_field *field, void *object)
@@ -274,6 +275,12 @@ static void read_all(struct grid_fields *in, struct parsed *parsed)
     parsed->serving.window_ms = parsed->window_secs * MS_A_SECOND;
 }
 
+static void set_defaults(struct parsed *parsed)
+{
+    parsed->window_secs = DEFAULT_WINDOW_SECS;
+    parsed->serving.load_window_ms = DEFAULT_LOAD_WINDOW_MS;
+}
+
 enum grid_status grid_serving_parse(struct grid_str json, bool words, const struct grid_alloc *alloc,
                                     struct grid_serving **out_serving, struct grid_errors *errors)
 {
@@ -287,8 +294,7 @@ enum grid_status grid_serving_parse(struct grid_str json, bool words, const stru
     grid_arena_init(&parsed->arena, alloc, GRID_SERVING_MAX_BYTES);
     parsed->serving.alloc = alloc;
     parsed->serving.memory = parsed;
-    parsed->window_secs = DEFAULT_WINDOW_SECS;
-    parsed->serving.load_window_ms = DEFAULT_LOAD_WINDOW_MS;
+    set_defaults(parsed);
     in.arena = &parsed->arena;
     read_all(&in, parsed);
     if (in.status != GRID_OK) {
@@ -307,4 +313,15 @@ void grid_serving_free(struct grid_serving *serving)
     const struct grid_alloc *alloc = serving->alloc;
     grid_arena_done(&parsed->arena);
     grid_give(alloc, parsed);
+}
+
+void grid_serving_describe(grid_field_teller *tell, void *context)
+{
+    const struct grid_describe to = {.tell = tell, .context = context};
+    static const struct candidate_slot slot;
+    struct parsed parsed = {.window_secs = 0};
+    set_defaults(&parsed);
+    grid_describe_table(&to, "", serving_fields, COUNT(serving_fields), &parsed);
+    grid_describe_table(&to, "candidates[].", candidate_fields, COUNT(candidate_fields), &slot);
+    grid_places_describe(&to);
 }

@@ -7,8 +7,9 @@
  */
 #include <math.h>
 
-#include "fields.h"
+#include "describe.h"
 
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define MS_A_SECOND 1000u
 
 /* ---- the block ------------------------------------------------------------------------------------------------- */
@@ -121,23 +122,21 @@ static void read_transport(struct grid_fields *in, const struct grid_field *fiel
     grid_fields_bad(in, field->accepts);
 }
 
+static const struct grid_field route_fields[] = {
+    {.name = "name", .read = read_route_name, .required = true},
+    {.name = "transport", .read = read_transport, .null_ok = true, .accepts = "plaintext, tls, mtls, http or https"},
+};
+
 /* Names, or mappings of name and transport. What the transport is, is told where the cluster is (serving config). */
 static void read_routes(struct grid_fields *in, const struct grid_field *field, void *object)
 {
-    static const struct grid_field route[] = {
-        {.name = "name", .read = read_route_name, .required = true},
-        {.name = "transport",
-         .read = read_transport,
-         .null_ok = true,
-         .accepts = "plaintext, tls, mtls, http or https"},
-    };
     struct grid_fields_walk walk;
     if (!grid_fields_list(in, 0, GRID_MAX_ROUTES, field->accepts, &walk))
         return;
     ((struct block *)object)->settings.has_clusters = true;
     while (grid_fields_next(in, &walk)) {
         if (grid_json_peek(&in->json) == GRID_JSON_OBJECT)
-            (void)grid_fields_object(in, route, sizeof route / sizeof route[0], object, NULL);
+            (void)grid_fields_object(in, route_fields, COUNT(route_fields), object, NULL);
         else
             read_route_name(in, field, object);
     }
@@ -145,77 +144,81 @@ static void read_routes(struct grid_fields *in, const struct grid_field *field, 
 
 #define IN_BLOCK(member) offsetof(struct block, settings.member)
 
+#define POSITIVE "a positive finite number"
+static const struct grid_field affinity_fields[] = {
+    {.name = "enabled", .read = grid_fields_bool, .at = IN_BLOCK(enabled)},
+    {.name = "threshold",
+     .read = grid_fields_number,
+     .at = IN_BLOCK(threshold),
+     .high = 1,
+     .above = true,
+     .accepts = "a number above 0 and at most 1"},
+    {.name = "exploration",
+     .read = grid_fields_number,
+     .at = IN_BLOCK(exploration),
+     .high = 1,
+     .accepts = "a number from 0 to 1"},
+    {.name = "prefill_tokens_per_second",
+     .read = grid_fields_number,
+     .at = IN_BLOCK(prefill_tokens_per_second),
+     .high = HUGE_VAL,
+     .above = true,
+     .accepts = POSITIVE},
+    {.name = "queued_request_seconds",
+     .read = grid_fields_number,
+     .at = IN_BLOCK(queued_request_seconds),
+     .high = HUGE_VAL,
+     .above = true,
+     .accepts = POSITIVE},
+    {.name = "tag_key_path", .read = read_tag_key_path, .null_ok = true, .accepts = "a path or a list of 1 to 8 paths"},
+    {.name = "capacity",
+     .read = grid_fields_whole,
+     .at = IN_BLOCK(capacity),
+     .least = 1,
+     .most = GRID_MAX_CAPACITY,
+     .accepts = "a whole number from 1 to 67108864"},
+    {.name = "ttl_secs",
+     .read = grid_fields_whole,
+     .at = offsetof(struct block, ttl_secs),
+     .least = 1,
+     .most = GRID_FIELDS_MAX_SECONDS,
+     .accepts = "a whole number from 1 to 4611686018, to fit the clock"},
+};
+
 static void read_affinity(struct grid_fields *in, const struct grid_field *field, void *object)
 {
-    static const char positive[] = "a positive finite number";
-    static const char paths[] = "a path or a list of 1 to 8 paths";
-    static const struct grid_field affinity[] = {
-        {.name = "enabled", .read = grid_fields_bool, .at = IN_BLOCK(enabled)},
-        {.name = "threshold",
-         .read = grid_fields_number,
-         .at = IN_BLOCK(threshold),
-         .high = 1,
-         .above = true,
-         .accepts = "a number above 0 and at most 1"},
-        {.name = "exploration",
-         .read = grid_fields_number,
-         .at = IN_BLOCK(exploration),
-         .high = 1,
-         .accepts = "a number from 0 to 1"},
-        {.name = "prefill_tokens_per_second",
-         .read = grid_fields_number,
-         .at = IN_BLOCK(prefill_tokens_per_second),
-         .high = HUGE_VAL,
-         .above = true,
-         .accepts = positive},
-        {.name = "queued_request_seconds",
-         .read = grid_fields_number,
-         .at = IN_BLOCK(queued_request_seconds),
-         .high = HUGE_VAL,
-         .above = true,
-         .accepts = positive},
-        {.name = "tag_key_path", .read = read_tag_key_path, .null_ok = true, .accepts = paths},
-        {.name = "capacity",
-         .read = grid_fields_whole,
-         .at = IN_BLOCK(capacity),
-         .least = 1,
-         .most = GRID_MAX_CAPACITY,
-         .accepts = "a whole number from 1 to 67108864"},
-        {.name = "ttl_secs",
-         .read = grid_fields_whole,
-         .at = offsetof(struct block, ttl_secs),
-         .least = 1,
-         .most = GRID_FIELDS_MAX_SECONDS,
-         .accepts = "a whole number from 1 to 4611686018, to fit the clock"},
-    };
     (void)field;
-    (void)grid_fields_object(in, affinity, sizeof affinity / sizeof affinity[0], object, NULL);
+    (void)grid_fields_object(in, affinity_fields, COUNT(affinity_fields), object, NULL);
 }
 
 _Static_assert(GRID_MAX_CAPACITY == 67108864, "the words of capacity name the bound");
 
-enum grid_status grid_settings_parse(struct grid_str json, bool words, struct grid_settings *out_settings,
-                                     struct grid_errors *errors)
-{
 #define INNER(field)                                                                                                   \
     {                                                                                                                  \
         .name = field, .read = grid_fields_misplaced, .accepts = "it belongs under prefix_affinity"                    \
     }
-    static const struct grid_field block_fields[] = {
-        {.name = "filter", .read = read_filter, .accepts = "grid_site_route"},
-        {.name = "model_header", .read = read_model_header, .accepts = "a header name of 1 to 256 bytes"},
-        {.name = "clusters", .read = read_routes, .null_ok = true, .accepts = "a list of at most 64 clusters"},
-        {.name = "prefix_affinity", .read = read_affinity, .null_ok = true},
-        INNER("enabled"),
-        INNER("threshold"),
-        INNER("exploration"),
-        INNER("prefill_tokens_per_second"),
-        INNER("queued_request_seconds"),
-        INNER("tag_key_path"),
-        INNER("capacity"),
-        INNER("ttl_secs"),
-    };
+static const struct grid_field block_fields[] = {
+    {.name = "filter", .read = read_filter, .accepts = "grid_site_route"},
+    {.name = "model_header",
+     .read = read_model_header,
+     .fallback = "x-model",
+     .accepts = "a header name of 1 to 256 bytes"},
+    {.name = "clusters", .read = read_routes, .null_ok = true, .accepts = "a list of at most 64 clusters"},
+    {.name = "prefix_affinity", .read = read_affinity, .null_ok = true},
+    INNER("enabled"),
+    INNER("threshold"),
+    INNER("exploration"),
+    INNER("prefill_tokens_per_second"),
+    INNER("queued_request_seconds"),
+    INNER("tag_key_path"),
+    INNER("capacity"),
+    INNER("ttl_secs"),
+};
 #undef INNER
+
+enum grid_status grid_settings_parse(struct grid_str json, bool words, struct grid_settings *out_settings,
+                                     struct grid_errors *errors)
+{
     struct grid_fields in;
     struct block block = {.ttl_secs = 0};
     grid_settings_defaults(&block.settings);
@@ -224,10 +227,21 @@ enum grid_status grid_settings_parse(struct grid_str json, bool words, struct gr
         return in.status;
     /* An empty block in YAML is null: all defaults. */
     if (grid_json_peek(&in.json) != GRID_JSON_NULL)
-        (void)grid_fields_object(&in, block_fields, sizeof block_fields / sizeof block_fields[0], &block, NULL);
+        (void)grid_fields_object(&in, block_fields, COUNT(block_fields), &block, NULL);
     if (in.status != GRID_OK)
         return in.status;
     block.settings.ttl_ms = block.ttl_secs * MS_A_SECOND;
     *out_settings = block.settings;
     return GRID_OK;
+}
+
+void grid_settings_describe(grid_field_teller *tell, void *context)
+{
+    const struct grid_describe to = {.tell = tell, .context = context};
+    struct block block;
+    grid_settings_defaults(&block.settings);
+    block.ttl_secs = block.settings.ttl_ms / MS_A_SECOND;
+    grid_describe_table(&to, "", block_fields, COUNT(block_fields), &block);
+    grid_describe_table(&to, "clusters[].", route_fields, COUNT(route_fields), &block);
+    grid_describe_table(&to, "prefix_affinity.", affinity_fields, COUNT(affinity_fields), &block);
 }

@@ -53,6 +53,16 @@ enum grid_status grid_settings_parse(struct grid_str json, bool words, struct gr
                                      struct grid_errors *errors) GRID_MUST_USE;
 void grid_settings_defaults(struct grid_settings *out_settings);
 
+/* The fields that grid_settings_parse and grid_serving_parse read, in order, one call each: for help and documents.
+ * `path` as in refusals, "[]" for any element of a list; `fallback` is the default, NULL when there is none. */
+struct grid_field_row {
+    const char *path, *fallback, *accepts;
+    bool required;
+};
+typedef void grid_field_teller(void *context, const struct grid_field_row *row);
+void grid_settings_describe(grid_field_teller *tell, void *context);
+void grid_serving_describe(grid_field_teller *tell, void *context);
+
 /* ---- the router ---------------------------------------------------------------------------------------------- */
 
 struct grid_router;

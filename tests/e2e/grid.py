@@ -85,13 +85,15 @@ class Site:
 
 
 class Grid:
-    """Sites and a gateway. Settings of prefix_affinity, of the gateway's file and of the serving config may be given."""
+    """Sites and a gateway. Settings of prefix_affinity, of the gateway's file and of the serving config may be given, and of `run`
+    its options, what it is started by, and its environment."""
 
     def __init__(self, sites=('east', 'west'), affinity=None, gateway=None, serving=None, site_options=('--prefill-tps',
-                 '1000000', '--decode-tps', '5000'), admission=None, clusters=None):
+                 '1000000', '--decode-tps', '5000'), admission=None, clusters=None, options=(), wrap=(), env=None):
         self.names, self.affinity = sites, dict({'exploration': 0}, **(affinity or {}))
         self.gateway_extra, self.serving_extra = gateway or {}, serving or {}
         self.site_options, self.admission, self.cluster_extra = site_options, admission or {}, clusters or {}
+        self.options, self.wrap, self.env = options, wrap, dict(os.environ, **(env or {}))
 
     def __enter__(self):
         self.stack = contextlib.ExitStack()
@@ -119,8 +121,8 @@ class Grid:
             'serving_config_path': os.path.join(self.folder, 'serving.json'),
             'grid_site_route': {'prefix_affinity': self.affinity}}, **self.gateway_extra))
         self.log = self.stack.enter_context(open(os.path.join(self.folder, 'gateway.log'), 'w+', encoding='utf-8'))
-        self.process = subprocess.Popen([BINARY, 'run', '-c', os.path.join(self.folder, 'gateway.json')],
-                                        stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen([*self.wrap, BINARY, 'run', '-c', os.path.join(self.folder, 'gateway.json'),
+                                         *self.options], stdout=self.log, stderr=subprocess.STDOUT, env=self.env)
         self.stack.callback(self.stop)
         self.url = 'http://127.0.0.1:%d' % self.port
         self.http = self.stack.enter_context(httpx.Client(base_url=self.url, timeout=60))

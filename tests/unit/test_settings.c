@@ -57,6 +57,39 @@ static bool is(double a, double b)
     return fabs(a - b) < 1e-12;
 }
 
+/* A default that is written out changes nothing. */
+static void write_default(void *context, const struct grid_field_row *row)
+{
+    unsigned *rows = context;
+    char text[256];
+    const char *dot = strrchr(row->path, '.');
+    (*rows)++;
+    assert_non_null(row->accepts);
+    if (!row->fallback)
+        return;
+    bool quoted = strcmp(row->path, "model_header") == 0;
+    (void)snprintf(text, sizeof text, "%s\"%s\": %s%s%s}%s", dot ? "{\"prefix_affinity\": {" : "{",
+                   dot ? dot + 1 : row->path, quoted ? "\"" : "", row->fallback, quoted ? "\"" : "", dot ? "}" : "");
+    accept(text);
+    struct grid_settings written = settings;
+    accept("{}");
+    assert_string_equal(written.model_header, settings.model_header);
+    assert_int_equal(written.enabled, settings.enabled);
+    assert_true(is(written.threshold, settings.threshold) && is(written.exploration, settings.exploration));
+    assert_true(is(written.prefill_tokens_per_second, settings.prefill_tokens_per_second));
+    assert_true(is(written.queued_request_seconds, settings.queued_request_seconds));
+    assert_int_equal(written.capacity, settings.capacity);
+    assert_int_equal(written.ttl_ms, settings.ttl_ms);
+}
+
+static void test_described(void **state)
+{
+    unsigned rows = 0;
+    (void)state;
+    grid_settings_describe(write_default, &rows);
+    assert_int_equal(rows, 14);
+}
+
 static void test_defaults(void **state)
 {
     (void)state;
@@ -243,15 +276,11 @@ static void test_all_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_all_fields),
-        cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_whole_numbers),
-        cmocka_unit_test(test_tag_keys),
-        cmocka_unit_test(test_model_header),
-        cmocka_unit_test(test_unknown_and_twice),
-        cmocka_unit_test(test_no_json),
-        cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_defaults),      cmocka_unit_test(test_described),
+        cmocka_unit_test(test_all_fields),    cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_tag_keys),
+        cmocka_unit_test(test_model_header),  cmocka_unit_test(test_unknown_and_twice),
+        cmocka_unit_test(test_no_json),       cmocka_unit_test(test_all_at_once),
     };
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
 }
