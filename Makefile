@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
 .PHONY: help setup build demo test engine-test bench fuzz lint format coverage clean faults
-.PHONY: setup-ship dist deb chart-test rootfs-test watch-test test-ship
+.PHONY: setup-ship setup-page page-test dist deb chart-test rootfs-test watch-test test-ship
 
 help:
 	@echo 'make setup   install what is missing (apt packages, .venv with Envoy)'
@@ -19,6 +19,7 @@ help:
 	@echo 'make coverage  lines covered by the unit tests, a file a line'
 	@echo 'make dist    the wheel, into dist/'
 	@echo 'make deb     the Debian package, into dist/'
+	@echo 'make page-test   the page of the ops listener, in Chromium; pictures of it into build/page/'
 	@echo 'make test-ship   wheel, Debian package, image, chart, dashboard and alerts: built, installed and tried'
 	@echo 'make clean   remove build/'
 
@@ -86,5 +87,11 @@ watch-test: setup-ship build
 rootfs-test: setup-ship
 	@timeout 1200 $(PYTEST_SHIP) tests/ship/test_image.py
 
-test-ship: build dist deb
-	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart
+setup-page: setup
+	@scripts/setup-page
+
+page-test: setup-page build
+	@timeout 600 $(PYTEST_SHIP) tests/page
+
+test-ship: build dist deb setup-page
+	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart tests/page

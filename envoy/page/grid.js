@@ -11,6 +11,7 @@ const OUTCOMES = {
   not_applicable: 'it has no keys; it went by load',
   other: 'led by an id, one site to choose from, affinity off, or refused',
 };
+const RESULTS = { reused: 'read again, the same meaning', rejected: 'refused' };
 const $ = (id) => document.getElementById(id);
 
 /* ---- building ---- */
@@ -73,6 +74,8 @@ function health(site) {
     make('span', { class: 'quiet' }, site.healthy_hosts + ' of ' + plural(site.hosts, 'host')));
 }
 
+let windowTitle = '';
+
 function siteRow(site, poll, points, top) {
   const now = poll && poll.depth !== undefined && site.depth !== null ? poll.depth : null;
   const seen = points.filter((value) => value !== null);
@@ -82,7 +85,7 @@ function siteRow(site, poll, points, top) {
     cell('Site', 'site', make('span', { class: 'name' }, site.site), make('span', { class: 'quiet' }, site.cluster)),
     cell('Queue now', 'n', number(now)),
     cell('Worst', 'n', site.depth === null ? make('span', { class: 'warn' }, 'unmeasured') : number(site.depth)),
-    cell('Load window', 'wide', seen.length ? sparkline(points, top, 'deepest ' + number(Math.max(...seen)) + ', newest ' + number(seen[seen.length - 1]))
+    cell(windowTitle, 'wide', seen.length ? sparkline(points, top, 'deepest ' + number(Math.max(...seen)) + ', newest ' + number(seen[seen.length - 1]))
       : make('span', { class: 'quiet' }, 'no sample in the window')),
     cell('New requests', '', make('span', { class: site.admitted ? 'good' : 'warn' }, site.admitted ? 'taken' : 'not taken')),
     cell('Health', '', health(site)),
@@ -96,8 +99,8 @@ function showSites(state) {
   const polls = new Map(state.polls.map((poll) => [poll.cluster, poll]));
   const top = Math.max(1, ...history.depths.flatMap((one) => one.points.filter((value) => value !== null)));
   const window_s = span(history.window_ms);
-  $('sites').dataset.top = top;
-  $('window-title').textContent = 'Last ' + window_s + ', up to ' + number(top);
+  windowTitle = 'Last ' + window_s + ', up to ' + number(top);
+  $('window-title').textContent = windowTitle;
   $('sites-note').textContent = 'Waiting requests as each site tells. A decision counts the worst of the last ' + window_s + '.';
   put('site-rows', ...state.sites.map((site) => siteRow(site, polls.get(site.cluster), past.get(site.cluster) || [], top)));
   $('sites-empty').hidden = state.sites.length > 0;
@@ -142,7 +145,7 @@ function showConfig(state) {
   const reload = state.reload, settings = state.settings, affinity = settings.prefix_affinity;
   const facts = [
     ['In force', reload.revision ? 'revision ' + reload.revision + ', since ' + span(reload.applied_age_ms) : 'as at the start'],
-    ['Last change', reload.count ? reload.result + ', ' + span(reload.age_ms) + ' ago' : 'none so far'],
+    ['Last change', reload.count ? (RESULTS[reload.result] || reload.result) + ', ' + span(reload.age_ms) + ' ago' : 'none so far'],
     ['Affinity', affinity.enabled ? 'on, threshold ' + number(affinity.threshold) + ', exploration ' + number(100 * affinity.exploration) + ' %' : 'off'],
     ['Prices', whole(affinity.prefill_tokens_per_second) + ' tokens/s prefill, ' + number(affinity.queued_request_seconds) + ' s a queued request'],
     ['Memory', whole(affinity.capacity) + ' blocks a cluster, kept ' + span(affinity.ttl_ms)],
@@ -179,7 +182,7 @@ function showRecent(state, now) {
     cell('Held', 'n', whole(line.run)),
     cell('Queue', 'n', line.site && !line.pinned ? (line.depth === null ? 'none' : number(line.depth)) : '\u2013'),
     cell('Worth', 'n', number(line.worth)),
-    cell('Why', 'why wide', why(line)))));
+    cell('Why', 'why half', why(line)))));
   $('recent-empty').hidden = state.recent.length > 0;
   $('recent-note').textContent = state.recent.length ? 'The last ' + state.recent.length + ' of ' + whole(state.recent[0].number)
     + ' since the start, newest first. No text of requests.' : '';
