@@ -110,11 +110,12 @@ static void note_depths(uint64_t now_ms)
     for (size_t i = 0; i < past.n; i++) {
         const struct grid_polled *polled = &grid_signals.clusters[i];
         double *depths = past.tracks[i].depths;
-        for (size_t k = 0; k < begun; k++)
-            depths[(at + STEPS - k) % STEPS] = NAN;
         bool young = polled->has_sample && now_ms - polled->sample_ms <= past.window_ms;
-        if (young && !(polled->depth <= depths[at]))
-            depths[at] = polled->depth;
+        double depth = young ? polled->depth : (double)NAN;
+        for (size_t k = 0; k < begun; k++) /* a tick may come late: what is newest stood all the while */
+            depths[(at + STEPS - k) % STEPS] = depth;
+        if (young && !(depth <= depths[at]))
+            depths[at] = depth;
     }
 }
 
@@ -153,10 +154,8 @@ static uint64_t grown(uint64_t before, uint64_t now)
 
 static void note_outcomes(const uint64_t counts[KINDS], uint64_t now_ms)
 {
-    if (past.outcome_pace.step_ms == 0) {
+    if (past.outcome_pace.step_ms == 0) /* counters begin at 0, and so does `before` */
         past.outcome_pace = (struct pace){OUTCOME_STEP_MS, now_ms + OUTCOME_STEP_MS, 0};
-        memcpy(past.before, counts, sizeof(past.before));
-    }
     for (size_t i = 0; i < KINDS; i++)
         past.counts[past.outcome_pace.at][i] = grown(past.before[i], counts[i]);
     size_t begun = advance(&past.outcome_pace, now_ms);
@@ -231,5 +230,6 @@ void grid_history_free(void)
     past.window_ms = 0;
     past.depth_pace = past.outcome_pace = (struct pace){0, 0, 0};
     memset(past.counts, 0, sizeof(past.counts));
+    memset(past.before, 0, sizeof(past.before));
     pthread_mutex_unlock(&past.mutex);
 }
