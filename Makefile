@@ -2,8 +2,9 @@
 # JOBS: how many compilers run at once.  DEMO_EXIT=1: the demo ends by itself.
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 1800
 
-.PHONY: help setup build demo test engine-test bench fuzz lint format coverage clean faults
+.PHONY: help setup build demo test faults soak engine-test bench fuzz lint format coverage clean
 .PHONY: setup-ship setup-page page-test dist deb chart-test rootfs-test watch-test test-ship
 
 help:
@@ -11,16 +12,20 @@ help:
 	@echo 'make build   build/release/grid-gateway and build/release/libgrid_site_route.so'
 	@echo 'make demo    three simulated sites, the gateway, one conversation; DEMO_EXIT=1 ends by itself'
 	@echo 'make test    everything that must pass before a commit; closes with "N passed, N failed"'
+	@echo 'make faults  sites, files, names, clock and network that fail under load; closes with a table'
+	@echo 'make soak    mixed traffic for SOAK_SECONDS (1800): memory, descriptors and counters over a long time'
 	@echo 'make engine-test  the gateway in front of two real engines (vllm on the CPU); installs 5 GB under build/engine'
 	@echo 'make bench   the figures, as ratios from one run'
 	@echo 'make fuzz    each fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make lint    format, layers, style, clang-tidy'
 	@echo 'make format  rewrite the sources by .clang-format'
 	@echo 'make coverage  lines covered by the unit tests, a file a line'
+	@echo 'make setup-ship   install what the targets below need beside that'
 	@echo 'make dist    the wheel, into dist/'
 	@echo 'make deb     the Debian package, into dist/'
 	@echo 'make page-test   the page of the ops listener, in Chromium; pictures of it into build/page/'
 	@echo 'make test-ship   wheel, Debian package, image, chart, dashboard and alerts: built, installed and tried'
+	@echo 'make chart-test, watch-test, rootfs-test   a part of it: the chart; dashboard and alerts; the image'
 	@echo 'make clean   remove build/'
 
 setup:
@@ -37,9 +42,13 @@ test: setup
 	@scripts/setup-ship --chart
 	@scripts/test
 
-# Sites that fail under load; a limit of its own. Prints what was sent, answered and failed.
+# Faults under load. Closes with a table: what was sent, answered and failed, where, and the gateway's own counters.
 faults: build
-	@timeout 600 .venv/bin/python -m pytest -q -s -p no:cacheprovider tests/faults
+	@timeout 900 .venv/bin/python -m pytest -q -p no:cacheprovider tests/faults
+
+# Fails when memory, descriptors or counters are not what they must be; tests/soak/run --help.
+soak: build
+	@.venv/bin/python tests/soak/run --seconds $(SOAK_SECONDS)
 
 engine-test: build
 	@tests/engine/run

@@ -5,6 +5,7 @@ The binary comes from GRID_GATEWAY or build/release/grid-gateway.
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -66,6 +67,14 @@ def test_each_verb_explains_itself(verb):
     assert 'xit status' in out
     assert 'xample' in out or verb == 'demo'  # its usage line is the example
     assert max(map(len, out.splitlines())) <= 110
+
+
+def test_make_help_names_every_target():
+    text = (ROOT / 'Makefile').read_text()
+    targets = {t for line in re.findall(r'^\.PHONY: (.*)$', text, re.M) for t in line.split()} - {'help'}
+    told = subprocess.run(['make', 'help'], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    named = {t for line in told.splitlines() for t in re.match(r'make ((?:[\w-]+, )*[\w-]+)', line).group(1).split(', ')}
+    assert named == targets
 
 
 def test_wrong_command_lines():

@@ -23,14 +23,15 @@ import httpx
 import openai
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'e2e'))
-from grid import Grid, eventually, prose, series  # noqa: E402
+import grid as grid_module  # noqa: E402
+from grid import Grid, eventually, prose  # noqa: E402
 
 SITES = ('east', 'west', 'north')
 # A model for each site, whose candidates begin there: so an idle grid is used evenly.
 MODELS = dict(zip(SITES, ('mild', 'cool', 'warm')))
 HEALTH = {'health': {'path': '/health', 'interval_ms': 500, 'timeout_ms': 300}}
 TIMEOUT_S = 6
-ROWS = []           # of the table at the end, see conftest.py
+ROWS, NOTES = [], []    # of the table at the end and below it, see conftest.py
 
 
 def candidates():
