@@ -1,9 +1,9 @@
 /*
  * module.c - the module as a whole: its start, its timers, its end
  *
- * Story     Envoy configures the bootstrap extension first, with "FOLDER\nMAX_BODY_BYTES\nFAILOVER_MAX_BODY_BYTES". The router is made and the
- *           first configuration loaded here; after that a tick keeps counters and the order of sites fresh and has the
- *           folder looked at now and then, and a watched file's event has it looked at soon.
+ * Story     Envoy configures the bootstrap extension first, with "FOLDER\nMAX_BODY_BYTES\nFAILOVER_MAX_BODY_BYTES". The
+ *           router is made and the first configuration loaded here; after that a tick keeps counters and the order of
+ *           sites fresh and has the folder looked at now and then, and a watched file's event has it looked at soon.
  * Promise   At the start a configuration that the core refuses stops Envoy, with the reasons in its log.
  * Threads   Main thread, but for grid_module_get, grid_module_log and grid_module_now_ms.
  * Not here  The files of the configuration (folder.c).
