@@ -53,6 +53,31 @@ static void print_texts(const char *name, struct grid_str *texts, size_t n)
     putchar('\n');
 }
 
+static bool same_text(struct grid_str a, struct grid_str b)
+{
+    return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
+}
+
+/* An alias that no candidate can use is a slip of the pen, or waits for one that was taken out. */
+static void print_idle_aliases(const struct grid_serving *serving)
+{
+    for (size_t i = 0; i < serving->n_clusters; i++) {
+        const struct grid_serving_cluster *cluster = &serving->clusters[i];
+        for (size_t k = 0; k < cluster->n_aliases; k++) {
+            struct grid_str model = cluster->aliases[k].model;
+            bool used = false;
+            for (size_t c = 0; c < serving->n_candidates; c++) {
+                used = used || (same_text(serving->candidates[c].cluster, cluster->name) &&
+                                same_text(serving->candidates[c].name, model));
+            }
+            if (!used) {
+                printf("%-9s model_alias of cluster %.*s names %.*s, for which no candidate names that cluster\n",
+                       "note", (int)cluster->name.len, cluster->name.ptr, (int)model.len, model.ptr);
+            }
+        }
+    }
+}
+
 static void print_summary(const struct grid_gateway *gateway)
 {
     const struct grid_serving *serving = gateway->serving;
@@ -82,6 +107,7 @@ static void print_summary(const struct grid_gateway *gateway)
     if (!serving->has_clusters) {
         printf("%-9s the serving config has no clusters: `run` can reach nothing with it\n", "note");
     }
+    print_idle_aliases(serving);
     if (gateway->max_heap_bytes == 0 || gateway->max_connections == 0) {
         printf("%-9s no %s: nothing bounds the memory that clients can make the gateway take\n", "note",
                gateway->max_heap_bytes == 0 ? "max_heap_bytes" : "max_connections");

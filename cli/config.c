@@ -236,6 +236,7 @@ static void read_root(struct grid_reading *r, json_t *root)
     read_words(r, root);
     grid_config_edge_read(r, root);
     grid_reading_number(r, root, "max_body_bytes", &out->max_body_bytes);
+    grid_reading_number(r, root, "failover_max_body_bytes", &out->failover_max_body_bytes);
     grid_reading_number(r, root, "max_heap_bytes", &out->max_heap_bytes);
     grid_reading_number(r, root, "max_connections", &out->max_connections);
     grid_reading_number(r, root, "concurrency", &concurrency);

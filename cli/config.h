@@ -55,6 +55,7 @@ struct grid_gateway {
     struct grid_materials materials; /* contents of all certificates, keys and credentials that are named */
     struct grid_cors cors;
     struct grid_tracing tracing;
+    uint64_t failover_max_body_bytes;                         /* 0: no body is kept for another site */
     uint64_t max_body_bytes, max_heap_bytes, max_connections; /* 0: no bound, for the last two */
     uint64_t connect_ms, request_body_ms, idle_ms, total_ms;
     json_t *filters_before; /* a list, never NULL after a load */

@@ -106,6 +106,14 @@ static void check_provider(struct grid_reading *r, json_t *root)
             return;
         }
     }
+    for (size_t i = 0; serving != NULL && i < serving->n_clusters; i++) {
+        if (serving->clusters[i].n_aliases > 0) {
+            grid_reading_refuse(r, "role",
+                                "provider changes no request: clusters[%zu] of the serving config has a model_alias, "
+                                "which belongs to the consumers",
+                                i);
+        }
+    }
     if (serving != NULL && !serving->has_clusters) {
         grid_reading_refuse(r, "role",
                             "provider needs clusters in its serving config: where else would it forward to?");

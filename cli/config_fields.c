@@ -27,6 +27,7 @@ static const struct grid_config_field fields[] = {
     {.path = "serving", .accepts = "the serving config itself, a mapping", .hot = true},
     {.path = "grid_site_route", .accepts = "a mapping", .hot = true},
     {.path = "max_body_bytes", .fallback = "67108864", .least = 1, .most = LARGEST_BODY},
+    {.path = "failover_max_body_bytes", .fallback = "1048576", .most = LARGEST_BODY},
     {.path = "max_heap_bytes", .least = 1, .most = LARGEST_EXACT},
     {.path = "max_connections", .least = 1, .most = LARGEST_EXACT},
     {.path = "concurrency", .least = 1, .most = MOST_WORKERS},

@@ -273,6 +273,7 @@ static bool refuse_cold(const struct grid_gateway *old, const struct grid_gatewa
         {"cors", same_cors(&old->cors, &fresh->cors)},
         {"tracing", same_tracing(&old->tracing, &fresh->tracing)},
         {"max_body_bytes", old->max_body_bytes == fresh->max_body_bytes},
+        {"failover_max_body_bytes", old->failover_max_body_bytes == fresh->failover_max_body_bytes},
         {"max_heap_bytes", old->max_heap_bytes == fresh->max_heap_bytes},
         {"max_connections", old->max_connections == fresh->max_connections},
         {"timeouts", old->request_body_ms == fresh->request_body_ms && old->idle_ms == fresh->idle_ms &&

@@ -276,8 +276,9 @@ static json_t *overload_manager(const struct grid_gateway *gateway)
 
 static json_t *bootstrap_extension(const struct grid_gateway *gateway, const char *state_dir)
 {
-    char config[GRID_PATH_BYTES + 32];
-    snprintf(config, sizeof config, "%s\n%" PRIu64, state_dir, gateway->max_body_bytes);
+    char config[GRID_PATH_BYTES + 64];
+    snprintf(config, sizeof config, "%s\n%" PRIu64 "\n%" PRIu64, state_dir, gateway->max_body_bytes,
+             gateway->failover_max_body_bytes);
     return json_pack("{s:s, s:{s:s, s:o, s:s, s:o}}", "name", "envoy.bootstrap.dynamic_modules", "typed_config",
                      "@type", TYPE "envoy.extensions.bootstrap.dynamic_modules.v3.DynamicModuleBootstrapExtension",
                      "dynamic_module_config", module(), "extension_name", "grid", "extension_config",

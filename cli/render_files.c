@@ -215,6 +215,17 @@ static json_t *signals_of(const struct grid_serving_signals *signals)
     return out;
 }
 
+static json_t *aliases_of(const struct grid_serving_cluster *cluster)
+{
+    json_t *out = json_object();
+    for (size_t i = 0; i < cluster->n_aliases; i++) {
+        char model[GRID_MAX_NAME_BYTES + 1];
+        snprintf(model, sizeof model, "%.*s", (int)cluster->aliases[i].model.len, cluster->aliases[i].model.ptr);
+        json_object_set_new(out, model, text_of(cluster->aliases[i].name));
+    }
+    return out;
+}
+
 static json_t *serving_cluster_of(const struct grid_gateway *gateway, const struct grid_serving_cluster *cluster)
 {
     json_t *endpoints = json_array();
@@ -250,6 +261,9 @@ static json_t *serving_cluster_of(const struct grid_gateway *gateway, const stru
             json_array_append_new(paths, text_of(cluster->paths[i]));
         }
         json_object_set_new(out, "paths", paths);
+    }
+    if (cluster->n_aliases > 0) {
+        json_object_set_new(out, "model_alias", aliases_of(cluster));
     }
     return out;
 }

@@ -2,8 +2,8 @@
  * edits.c - what of a request changes on its way to the cluster that was chosen
  *
  * Story     Ids of stored state lose their tags, in the path and in the body; a model that the cluster has another name
- *           for gets that name, where the body says `model` and in the header that carried it. route.c has it noted with
- *           each decision; the host carries it out.
+ *           for gets that name, where the body says `model` and in the header that carried it. route.c has it noted
+ *           with each decision; the host carries it out.
  * Promise   Nothing else changes. Of the body only the last `model` of its own members, when that is a text; one that
  *           names none gets none. Keys, admission and counters are of the model as it was asked for.
  * Source    behaviour.md H.4, O (19, 24, 34); design.md 7.

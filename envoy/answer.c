@@ -107,7 +107,8 @@ static void replace_answer(void *envoy, struct grid_filter *filter, int status, 
 
 /* ---- an answer of a site ------------------------------------------------------------------------------------- */
 
-/* The body that goes on is another than the one that these headers speak of. That of an answer to HEAD would be, too. */
+/* The body that goes on is another than the one that these headers speak of; that of an answer to HEAD would be, too.
+ */
 static void forget_bytes(void *envoy)
 {
     static const struct grid_str names[] = {{"content-length", 14}, {"etag", 4},

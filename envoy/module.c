@@ -1,9 +1,9 @@
 /*
  * module.c - the module as a whole: its start, its timers, its end
  *
- * Story     Envoy configures the bootstrap extension first, with "FOLDER\nMAX_BODY_BYTES". The router is made and the
- *           first configuration loaded here; after that a tick keeps counters and the order of sites fresh and has the
- *           folder looked at now and then, and a watched file's event has it looked at soon.
+ * Story     Envoy configures the bootstrap extension first, with "FOLDER\nMAX_BODY_BYTES\nFAILOVER_MAX_BODY_BYTES". The
+ *           router is made and the first configuration loaded here; after that a tick keeps counters and the order of
+ *           sites fresh and has the folder looked at now and then, and a watched file's event has it looked at soon.
  * Promise   At the start a configuration that the core refuses stops Envoy, with the reasons in its log.
  * Threads   Main thread, but for grid_module_get, grid_module_log and grid_module_now_ms.
  * Not here  The files of the configuration (folder.c).
@@ -55,25 +55,41 @@ void grid_module_log(int level, const char *format, ...)
 
 /* ---- start and end ------------------------------------------------------------------------------------------- */
 
-/* "FOLDER\nMAX_BODY_BYTES"; the second line may be absent. */
+/* The next line, which is taken off the text. */
+static struct grid_str take_line(struct grid_str *text)
+{
+    const char *end = text->len > 0 ? memchr(text->ptr, '\n', text->len) : NULL;
+    struct grid_str line = {text->ptr, end ? (size_t)(end - text->ptr) : text->len};
+    size_t passed = line.len + (end ? 1 : 0);
+    text->ptr += passed;
+    text->len -= passed;
+    return line;
+}
+
+/* A line without anything leaves the default. */
+static bool read_bytes(struct grid_str line, uint64_t *bytes)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < line.len; i++) {
+        if (line.ptr[i] < '0' || line.ptr[i] > '9' || value > UINT64_MAX / 100)
+            return false;
+        value = value * 10 + (uint64_t)(line.ptr[i] - '0');
+    }
+    *bytes = line.len > 0 ? value : *bytes;
+    return true;
+}
+
+/* "FOLDER\nMAX_BODY_BYTES\nFAILOVER_MAX_BODY_BYTES"; the last two lines may be absent. */
 static bool read_extension_config(struct grid_module *module, struct grid_str text)
 {
-    const char *line = text.len > 0 ? memchr(text.ptr, '\n', text.len) : NULL;
-    size_t len = line ? (size_t)(line - text.ptr) : text.len;
-    if (len == 0 || len >= sizeof(module->folder) || memchr(text.ptr, '\0', text.len))
+    struct grid_str folder = text.len > 0 ? take_line(&text) : text;
+    if (folder.len == 0 || folder.len >= sizeof(module->folder) || memchr(folder.ptr, '\0', folder.len))
         return false;
-    memcpy(module->folder, text.ptr, len);
+    memcpy(module->folder, folder.ptr, folder.len);
     module->max_body_bytes = GRID_DEFAULT_MAX_BODY_BYTES;
-    if (!line || len + 1 == text.len)
-        return true;
-    uint64_t bytes = 0;
-    for (size_t i = len + 1; i < text.len; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9' || bytes > UINT64_MAX / 100)
-            return false;
-        bytes = bytes * 10 + (uint64_t)(text.ptr[i] - '0');
-    }
-    module->max_body_bytes = bytes;
-    return bytes > 0;
+    module->failover_max_body_bytes = FAILOVER_MAX_BODY_BYTES;
+    return read_bytes(take_line(&text), &module->max_body_bytes) && module->max_body_bytes > 0 &&
+           read_bytes(take_line(&text), &module->failover_max_body_bytes) && text.len == 0;
 }
 
 static bool make_router(struct grid_module *module)
@@ -103,8 +119,8 @@ static void free_module(struct grid_module *module)
 static bool start(struct grid_module *module, struct grid_str config)
 {
     if (!read_extension_config(module, config)) {
-        grid_module_log(ENVOY_LOG_ERROR, "extension_config: wanted the state folder and, on a second line, the most "
-                                         "bytes of a body");
+        grid_module_log(ENVOY_LOG_ERROR, "extension_config: wanted the state folder and, on lines of their own, the "
+                                         "most bytes of a body and of one that is kept for failover");
         return false;
     }
     if (!make_router(module) || !grid_folder_first(module))
@@ -126,7 +142,6 @@ void *ON(bootstrap_extension_config_new)(void *envoy, struct grid_str name, stru
         return NULL;
     module->envoy = envoy;
     module->validating = ENVOY(is_validation_mode)();
-    module->failover_max_body_bytes = FAILOVER_MAX_BODY_BYTES;
     if (!start(module, config)) {
         free_module(module);
         return NULL;

@@ -24,7 +24,7 @@ struct grid_module {
     struct grid_router *router;
     char folder[GRID_MODULE_MAX_PATH];
     uint64_t max_body_bytes;
-    uint64_t failover_max_body_bytes; /* a longer body is not kept for a retry */
+    uint64_t failover_max_body_bytes; /* a longer body is not kept for a retry; 0: none is */
     struct grid_serving *serving;     /* our copy of the serving config in force, for its list of clusters */
     bool validating;                  /* started only to check the configuration */
     void *reload_timer;               /* waits for the folder to be quiet */

@@ -146,6 +146,8 @@ def test_a_whole_number_in_exponent_form_is_one(tmp_path):
     ('ops: 127.0.0.1:0', 'ops', 'ADDRESS:PORT'),
     ('ops: 127.0.0.1:65536', 'ops', 'ADDRESS:PORT'),
     ('max_body_bytes: 0', 'max_body_bytes', 'from 1 to'),
+    ('failover_max_body_bytes: -1', 'failover_max_body_bytes', 'from 0 to'),
+    ('failover_max_body_bytes: 2147483649', 'failover_max_body_bytes', 'from 0 to'),
     ('max_body_bytes: 1_000', 'max_body_bytes', 'whole number'),
     ('max_body_bytes: .inf', 'max_body_bytes', 'whole number'),
     ('concurrency: -1', 'concurrency', 'from 1 to'),
@@ -193,6 +195,7 @@ def test_the_serving_config_is_held_to_its_fields(tmp_path):
     'tracing: {endpoint: "[::1]:4318", protocol: http, path: /otlp/v1/traces}',
     'role: consumer',
     'access_log: true',
+    'failover_max_body_bytes: 0',
 ])
 def test_a_right_field_is_taken_by_envoy_too(tmp_path, line):
     done = check(tmp_path, GATEWAY + line + '\n', options=('--with-envoy',))

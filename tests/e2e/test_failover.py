@@ -85,6 +85,19 @@ def test_only_a_body_of_a_mebibyte_is_kept_for_another_site(grid, size, taken):
         assert answer.json()['error']['code'] == 'upstream_unavailable'
 
 
+@pytest.mark.parametrize('limit, size, taken', [(2000, 2000, True), (2000, 2001, False), (0, 200, False), (3 << 20, 3 << 20, True)])
+def test_the_bound_of_such_a_body_is_a_setting(limit, size, taken):
+    with Grid(gateway={'failover_max_body_bytes': limit}) as grid:
+        assert grid.ops.get('/grid').json()['settings']['failover_max_body_bytes'] == limit
+        kill(grid.sites['east'])
+        answer = grid.http.post('/v1/chat/completions', content=b'{"model":"llama","messages":[]}'.ljust(size),
+                                headers={'content-type': 'application/json'})
+        assert answer.headers['x-grid-site'] == ('west' if taken else 'east') and (answer.status_code == 503) != taken
+        if limit == 0:
+            answer = grid.http.get('/v1/other', headers={'x-model': 'llama'})
+            assert answer.headers['x-grid-site'] == 'west', 'a request without a body goes on all the same'
+
+
 def test_a_streamed_body_goes_on_when_its_length_is_said(grid):
     kill(grid.sites['east'])
     headers = {'content-type': 'application/octet-stream', 'x-model': 'llama'}

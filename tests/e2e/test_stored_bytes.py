@@ -412,6 +412,31 @@ def test_an_answer_gets_its_tag(grid, site, client):
     assert create(client, CREATE).content == CREATED.replace(b'@', TAG), 'a gateway behind a gateway'
 
 
+DIGESTS = b'etag: "x"\r\ncontent-md5: x\r\ndigest: x\r\ncontent-digest: x\r\nrepr-digest: x\r\n'
+
+
+def test_headers_that_speak_of_other_bytes_do_not_pass(grid, site, client):
+    names = ('etag', 'content-md5', 'digest', 'content-digest', 'repr-digest')
+    says(site, whole(CREATED.replace(b'@', b''), JSON + DIGESTS))
+    answer = create(client, CREATE)
+    assert answer.content == CREATED.replace(b'@', TAG) and not [n for n in names if n in answer.headers]
+    path = '/v1/responses/resp_%sabc' % TAG.decode()
+    says(site, b'HTTP/1.1 200 OK\r\n' + JSON + DIGESTS + b'content-length: 999\r\n\r\n')
+    answer = client.head(path)
+    assert answer.status_code == 200 and 'content-length' not in answer.headers and 'etag' not in answer.headers
+
+
+@pytest.mark.parametrize('status, coding', [
+    (b'206 Partial Content', b''), (b'200 OK', b'content-encoding: gzip\r\ncontent-encoding: identity\r\n'),
+    (b'200 OK', b'content-encoding: identity\r\ncontent-encoding: gzip\r\n')])
+def test_parts_and_coded_answers_pass_untouched(grid, site, client, status, coding):
+    body = CREATED.replace(b'@', b'')
+    says(site, whole(body, JSON + DIGESTS + coding, status))
+    with client.stream('POST', '/v1/responses', content=CREATE, headers={'content-type': 'application/json'}) as answer:
+        assert b''.join(answer.iter_raw()) == body
+        assert int(answer.headers['content-length']) == len(body) and answer.headers['etag'] == '"x"'
+
+
 @pytest.mark.parametrize('sse', [False, True])
 def test_a_site_may_write_byte_by_byte(grid, site, client, sse):
     body = (b'event: response.created\ndata: {"response":%s}\n\n' % CREATED) * 2 if sse else CREATED
