@@ -23,6 +23,7 @@ help:
 	@echo 'make setup-ship   install what the targets below need beside that'
 	@echo 'make dist    the wheel, into dist/'
 	@echo 'make deb     the Debian package, into dist/'
+	@echo 'make setup-page   install what page-test needs: Chromium, and a client for it'
 	@echo 'make page-test   the page of the ops listener, in Chromium; pictures of it into build/page/'
 	@echo 'make test-ship   wheel, Debian package, image, chart, dashboard and alerts: built, installed and tried'
 	@echo 'make chart-test, watch-test, rootfs-test   a part of it: the chart; dashboard and alerts; the image'
