@@ -76,6 +76,10 @@ void grid_explain_words(const struct grid_explained *explained)
     } else {
         grid_buf_printf(&out, "status %d from the gateway\n", decision->reply.status);
     }
+    if (decision->alias.ptr != NULL) {
+        grid_buf_printf(&out, "alias     the cluster calls the model %.*s\n", (int)decision->alias.len,
+                        decision->alias.ptr);
+    }
     if (decision->path.ptr != NULL) {
         grid_buf_printf(&out, "path      %.*s\n", (int)decision->path.len, decision->path.ptr);
     }

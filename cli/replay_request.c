@@ -84,6 +84,11 @@ static bool has_name(const struct grid_header *header, const char *name)
     return header->name.len == strlen(name) && memcmp(header->name.ptr, name, header->name.len) == 0;
 }
 
+static bool same_name(const struct grid_header *header, struct grid_str name)
+{
+    return name.len > 0 && header->name.len == name.len && memcmp(header->name.ptr, name.ptr, name.len) == 0;
+}
+
 /* What a client writes in the gateway's own headers does not go on, nor what it would have decoded where ids in the
  * answer are to be tagged. */
 static bool is_dropped(const struct grid_header *header, bool tags)
@@ -95,8 +100,8 @@ static bool is_dropped(const struct grid_header *header, bool tags)
            (tags && has_name(header, "accept-encoding"));
 }
 
-/* The body that goes on, without the tags of its ids. */
-static void put_stripped(struct grid_buf *out, struct grid_str body, const struct grid_edit *edits, size_t n)
+/* The body that goes on. */
+static void put_edited(struct grid_buf *out, struct grid_str body, const struct grid_edit *edits, size_t n)
 {
     size_t at = 0;
 
@@ -111,13 +116,13 @@ static void put_stripped(struct grid_buf *out, struct grid_str body, const struc
 static void put_forward(struct grid_buf *out, struct grid_replay_asked *asked, const struct grid_ticket *ticket,
                         const struct grid_decision *decision)
 {
-    struct grid_buf body = {.limit = asked->query.body.len};
+    struct grid_buf body = {.limit = SIZE_MAX / 2};
     size_t kept = 0, n_edits;
     const struct grid_edit *edits = grid_ticket_edits(ticket, &n_edits);
     char length[24];
 
     if (n_edits > 0) {
-        put_stripped(&body, asked->query.body, edits, n_edits);
+        put_edited(&body, asked->query.body, edits, n_edits);
     }
     int digits = snprintf(length, sizeof length, "%zu", body.len);
     for (size_t i = 0; i < asked->query.n_headers; i++) {
@@ -125,7 +130,11 @@ static void put_forward(struct grid_buf *out, struct grid_replay_asked *asked, c
         if (n_edits > 0 && has_name(header, "content-length")) {
             header->value = (struct grid_str){length, (size_t)digits};
         }
-        if (!is_dropped(header, grid_ticket_tags(ticket))) {
+        bool renamed = same_name(header, decision->model_header.name);
+        if (renamed) {
+            header->value = decision->model_header.value;
+        }
+        if (!is_dropped(header, grid_ticket_tags(ticket)) && (!renamed || header->value.ptr != NULL)) {
             asked->headers[kept++] = *header;
         }
     }
@@ -286,6 +295,19 @@ static void rewrite_body(struct grid_ticket *ticket, const struct grid_query *an
     } while (at < answer->body.len);
 }
 
+/* Headers that speak of the body as the site wrote it. */
+static bool tells_of_bytes(const struct grid_header *header)
+{
+    static const char *const names[] = {"content-length", "etag",           "content-md5",
+                                        "digest",         "content-digest", "repr-digest"};
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        found = found || has_name(header, names[i]);
+    }
+    return found;
+}
+
 /* What the client gets. */
 static void put_answer(struct grid_buf *out, struct grid_ticket *ticket, struct grid_replay_asked *answer, int status)
 {
@@ -295,7 +317,7 @@ static void put_answer(struct grid_buf *out, struct grid_ticket *ticket, struct 
         grid_answer_begin(ticket, status, value_of(answer, "content-type"), value_of(answer, "content-encoding"));
 
     for (size_t i = 0; i < answer->query.n_headers; i++) {
-        if (!rewritten || !has_name(&answer->headers[i], "content-length")) { /* it is not known beforehand */
+        if (!rewritten || !tells_of_bytes(&answer->headers[i])) {
             answer->headers[kept++] = answer->headers[i];
         }
     }

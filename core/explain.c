@@ -243,6 +243,8 @@ void grid_explain_json(const struct grid_explained *explained, struct grid_buf *
     grid_buf_text(out, forward ? decision->site : none);
     grid_buf_puts(out, ",\"cluster\":");
     grid_buf_text(out, forward ? decision->cluster : none);
+    grid_buf_puts(out, ",\"alias\":");
+    grid_buf_text(out, decision->alias);
     grid_buf_printf(out, ",\"pinned\":%s,\"path\":", decision->pinned ? "true" : "false");
     grid_buf_text(out, decision->path);
     grid_buf_puts(out, ",\"outcome\":");

@@ -233,18 +233,24 @@ bool grid_fields_object(struct grid_fields *in, const struct grid_field *table, 
     return true;
 }
 
-bool grid_fields_list(struct grid_fields *in, size_t least, size_t most, const char *accepts,
-                      struct grid_fields_walk *walk)
+static bool next_of(struct grid_fields *in, struct grid_json *json, enum grid_json_kind kind)
+{
+    struct grid_str name;
+    return kind == GRID_JSON_ARRAY ? grid_json_element(json) : grid_json_member(json, in->room, sizeof in->room, &name);
+}
+
+static bool begin_walk(struct grid_fields *in, enum grid_json_kind kind, size_t least, size_t most, const char *accepts,
+                       struct grid_fields_walk *walk)
 {
     in->mark = in->json;
     *walk = (struct grid_fields_walk){.path_len = in->path_len};
     struct grid_json count = in->json;
-    if (!grid_json_enter(&count, GRID_JSON_ARRAY)) {
+    if (!grid_json_enter(&count, kind)) {
         grid_fields_bad(in, accepts);
         (void)grid_json_skip(&in->json);
         return false;
     }
-    while (grid_json_element(&count) && grid_json_skip(&count))
+    while (next_of(in, &count, kind) && grid_json_skip(&count))
         walk->n++;
     if (walk->n < least || walk->n > most) {
         grid_fields_refuse(in, GRID_E_FIELD, grid_fields_offset(&in->json), "%s has %zu entries: it must be %s",
@@ -253,7 +259,13 @@ bool grid_fields_list(struct grid_fields *in, size_t least, size_t most, const c
         return false;
     }
     walk->i = SIZE_MAX; /* the first step makes it 0 */
-    return grid_json_enter(&in->json, GRID_JSON_ARRAY);
+    return grid_json_enter(&in->json, kind);
+}
+
+bool grid_fields_list(struct grid_fields *in, size_t least, size_t most, const char *accepts,
+                      struct grid_fields_walk *walk)
+{
+    return begin_walk(in, GRID_JSON_ARRAY, least, most, accepts, walk);
 }
 
 bool grid_fields_next(struct grid_fields *in, struct grid_fields_walk *walk)
@@ -393,6 +405,14 @@ static enum grid_json_fault take_word(struct grid_fields *in, size_t most, struc
     return GRID_JSON_FINE;
 }
 
+static bool is_printed(struct grid_str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f)
+            return false;
+    return true;
+}
+
 bool grid_fields_text(struct grid_fields *in, size_t least, size_t most, const char *accepts, struct grid_str *out)
 {
     in->mark = in->json;
@@ -406,11 +426,7 @@ bool grid_fields_text(struct grid_fields *in, size_t least, size_t most, const c
         fault = take_word(in, most, out);
     else
         (void)grid_json_skip(&in->json);
-    bool fine = fault == GRID_JSON_FINE && out->len >= least;
-    for (size_t i = 0; fine && i < out->len; i++) {
-        unsigned char c = (unsigned char)out->ptr[i];
-        fine = c >= 0x20 && c != 0x7f;
-    }
+    bool fine = fault == GRID_JSON_FINE && out->len >= least && is_printed(*out);
     if (!fine)
         grid_fields_bad(in, accepts);
     return fine;
@@ -443,13 +459,38 @@ static bool is_blank(struct grid_str s)
     return true;
 }
 
+#define NAME_WORDS "a name of 1 to 256 bytes, not blank, without control characters"
+
 bool grid_fields_name(struct grid_fields *in, struct grid_str *out)
 {
-    static const char accepts[] = "a name of 1 to 256 bytes, not blank, without control characters";
-    if (!grid_fields_text(in, 1, GRID_MAX_NAME_BYTES, accepts, out))
+    if (!grid_fields_text(in, 1, GRID_MAX_NAME_BYTES, NAME_WORDS, out))
         return false;
     if (!is_blank(*out))
         return true;
-    grid_fields_bad(in, accepts);
+    grid_fields_bad(in, NAME_WORDS);
+    return false;
+}
+
+bool grid_fields_map(struct grid_fields *in, size_t most, const char *accepts, struct grid_fields_walk *walk)
+{
+    return begin_walk(in, GRID_JSON_OBJECT, 0, most, accepts, walk);
+}
+
+bool grid_fields_entry(struct grid_fields *in, struct grid_fields_walk *walk, struct grid_str *out_name)
+{
+    path_cut(in, walk->path_len);
+    while (grid_json_member(&in->json, in->room, GRID_MAX_NAME_BYTES, out_name)) {
+        in->mark = in->json;
+        walk->i++;
+        if (out_name->ptr && is_printed(*out_name) && !is_blank(*out_name)) {
+            path_member(in, *out_name);
+            return true;
+        }
+        grid_fields_refuse(in, GRID_E_FIELD, grid_fields_offset(&in->json),
+                           "%s has an entry without a good name: it "
+                           "must be " NAME_WORDS,
+                           leaf(in));
+        (void)grid_json_skip(&in->json);
+    }
     return false;
 }

@@ -62,6 +62,11 @@ bool grid_fields_list(struct grid_fields *in, size_t least, size_t most, const c
                       struct grid_fields_walk *walk);
 bool grid_fields_next(struct grid_fields *in, struct grid_fields_walk *walk);
 
+/* The same for a mapping whose names are free: each is a name as grid_fields_name takes it (others are refused and
+ * passed over), in the reader's room, and its value is next. A name may come twice. */
+bool grid_fields_map(struct grid_fields *in, size_t most, const char *accepts, struct grid_fields_walk *walk);
+bool grid_fields_entry(struct grid_fields *in, struct grid_fields_walk *walk, struct grid_str *out_name);
+
 /* Readers for tables: bool, uint64_t and double at `at`; and names that are known and refused, `accepts` saying why. */
 void grid_fields_bool(struct grid_fields *in, const struct grid_field *field, void *object);
 void grid_fields_whole(struct grid_fields *in, const struct grid_field *field, void *object);

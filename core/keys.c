@@ -249,6 +249,7 @@ void grid_keys_make(const struct grid_hash_seed *seed, enum grid_api api, const 
     struct grid_str model = header_model;
     out->reason = GRID_REASON_NONE;
     out->n = 0;
+    out->model_offset = out->model_bytes = 0;
     set_model(out, model);
     want_keys = want_keys && api != GRID_API_NONE;
     if (!want_keys && model.ptr)
@@ -259,6 +260,8 @@ void grid_keys_make(const struct grid_hash_seed *seed, enum grid_api api, const 
     chain.seed = seed;
     chain.keys = keys;
     chain_prompt(&chain, &prompt);
+    out->model_offset = prompt.model_offset;
+    out->model_bytes = prompt.model_bytes;
     if (!model.ptr && prompt.has_model) {
         model = (struct grid_str){prompt.model, prompt.model_len};
         set_model(out, model);

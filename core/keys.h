@@ -20,6 +20,7 @@ struct grid_keyed {
     bool has_model;
     char model[GRID_MAX_NAME_BYTES + 2]; /* the model in force, with a NUL behind it (it may hold others) */
     size_t model_len;                    /* GRID_MAX_NAME_BYTES + 1: of a text too long to be any model's name */
+    size_t model_offset, model_bytes;    /* where the body's own `model` stands, a text; 0 bytes: none was met */
 };
 
 /* Reads a body given as slices (valid during the call). cut: it is only the beginning, so there are no keys, but a

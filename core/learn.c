@@ -53,6 +53,8 @@ void grid_learn(struct grid_ticket *t, int status, enum grid_answer answer, uint
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */
 
+#define PARTIAL_CONTENT 206 /* a part of a text, which may begin anywhere: it passes as it is */
+
 /* The tag of the cluster that answers, under the key now in force: a new key signs from its first answer on. */
 static size_t make_tag(struct grid_ticket *t, char out_tag[GRID_TAG_BYTES])
 {
@@ -69,7 +71,7 @@ bool grid_answer_begin(struct grid_ticket *t, int status, struct grid_str conten
 {
     char tag[GRID_TAG_BYTES];
     t->rewriting = false;
-    if (!grid_ticket_tags(t) || status < 200 || status > 299)
+    if (!grid_ticket_tags(t) || status < 200 || status > 299 || status == PARTIAL_CONTENT)
         return false;
     struct grid_str coding = grid_str_trim(content_encoding);
     if (coding.len && !grid_str_eq_nocase(coding, GRID_LIT("identity"))) {

@@ -4,8 +4,9 @@
  * Story     The host could not hand the request over to the site that was chosen. What the index believed of that site
  *           is dropped, the choice is made anew among the sites not tried yet, and the keys are marked there; from
  *           then on the ticket names the site that answers.
- * Promise   Never for a pinned request. The outcome stays what the decision said and is counted once; what is counted
- *           here is the failover and where it went. A ticket may move as often as there are sites.
+ * Promise   Never for a pinned request, and only to a cluster that calls the model the same: the request was changed for
+ *           the first one, and there is no other copy of it. The outcome stays what the decision said and is counted
+ *           once; what is counted here is the failover and where it went. A ticket may move as often as there are sites.
  * Source    behaviour.md D.2, O (43).
  * Not here  Whether the site may have seen the request (envoy/pick.c), the choice itself (select.c).
  */
@@ -28,28 +29,38 @@ static bool may_move(const struct grid_ticket *t)
     return t->state == GRID_TICKET_ROUTED && t->decision.action == GRID_FORWARD && !t->decision.pinned;
 }
 
+/* What was sent to the present site is what the i-th candidate would be sent. */
+static bool takes_the_same(const struct grid_ticket *t, size_t i)
+{
+    const struct grid_serving_alias *alias = grid_edits_alias(t, t->sites->sites[t->first_site + i].candidate);
+    return grid_str_eq(alias ? alias->name : (struct grid_str){NULL, 0}, t->decision.alias);
+}
+
 /* Healthy ones only: a site without a healthy host would not take the request either. */
-static bool any_left(const struct grid_ticket *t)
+static size_t count_left(const struct grid_ticket *t)
 {
+    size_t left = 0;
     for (size_t i = 0; i < t->n_candidates; i++)
-        if (t->candidates[i].admitted && t->candidates[i].health == GRID_HEALTHY &&
-            !grid_str_eq(t->candidates[i].cluster, t->decision.cluster))
-            return true;
-    return false;
+        left += t->candidates[i].admitted && t->candidates[i].health == GRID_HEALTHY && takes_the_same(t, i) &&
+                !grid_str_eq(t->candidates[i].cluster, t->decision.cluster);
+    return left;
 }
 
-bool grid_ticket_movable(const struct grid_ticket *t)
+size_t grid_ticket_movable(const struct grid_ticket *t)
 {
-    return may_move(t) && any_left(t);
+    return may_move(t) ? count_left(t) : 0;
 }
 
-/* Leaves the site: no candidate that names its cluster is asked again by this ticket. */
+/* Leaves the site: no candidate that names its cluster is asked again by this ticket, nor one that could not take it.
+ */
 static void leave(struct grid_ticket *t)
 {
     for (size_t i = 0; i < t->n_candidates; i++) {
-        if (!grid_str_eq(t->candidates[i].cluster, t->decision.cluster))
+        bool here = grid_str_eq(t->candidates[i].cluster, t->decision.cluster);
+        if (here || !takes_the_same(t, i))
+            t->candidates[i].health = GRID_UNKNOWN;
+        if (!here)
             continue;
-        t->candidates[i].health = GRID_UNKNOWN;
         if (grid_str_eq(t->candidates[i].site, t->decision.site))
             grid_stats_add(&t->sites->sites[t->first_site + i].candidate->pair->failovers);
     }

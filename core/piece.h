@@ -70,7 +70,8 @@ struct grid_prompt {
     bool has_model, has_salt;
     char model[GRID_MODEL_MAX_BYTES + 1]; /* one more: a text that is too long to be any model's name */
     size_t model_len;
-    struct grid_json_decode salt; /* found valid */
+    size_t model_offset, model_bytes; /* its token, also of a text that names none; 0 bytes: there is no text */
+    struct grid_json_decode salt;     /* found valid */
     /* private */
     struct grid_canonical_room *room;
     struct grid_json json;     /* a reader to put to a place */

@@ -2,7 +2,7 @@
  * places.c - where the clusters of a serving config are: `clusters` (our form) and `peers` (the operator's)
  *
  * Story     serving.c's table of fields hands over here for the two lists. Endpoints, TLS, how queue depths are read,
- *           health checks, the credential, which paths a cluster serves.
+ *           health checks, the credential, which paths a cluster serves, what it calls the models.
  * Source    behaviour.md J.2, O.23; design.md 7.
  * Not here  Candidates, and whether their clusters are there (serving.c).
  */
@@ -23,6 +23,7 @@
 #define NAME_WORDS "a name of 1 to 256 bytes"
 #define THRESHOLD_WORDS "a whole number from 1 to 100"
 #define PATH_WORDS "a path of 1 to 1023 bytes"
+#define ALIAS_WORDS "a mapping of at most 1024 models, each to its name at this cluster"
 
 /* `null` and `false` both say "none". */
 static bool take_false(struct grid_fields *in)
@@ -232,6 +233,61 @@ static void read_paths(struct grid_fields *in, const struct grid_field *field, v
     cluster->n_paths = paths ? walk.n : 0;
 }
 
+/* The name as a JSON string. It holds no control character, and a JSON text is valid UTF-8: only two bytes need an
+ * escape. */
+static struct grid_str quoted(struct grid_fields *in, struct grid_str name)
+{
+    char *json = grid_values_take(in, 2 * name.len + 2, 1);
+    size_t n = 0;
+    if (!json)
+        return (struct grid_str){NULL, 0};
+    json[n++] = '"';
+    for (size_t i = 0; i < name.len; i++) {
+        if (name.ptr[i] == '"' || name.ptr[i] == '\\')
+            json[n++] = '\\';
+        json[n++] = name.ptr[i];
+    }
+    json[n++] = '"';
+    return (struct grid_str){json, n};
+}
+
+/* The entry that stands next in the text. */
+static void read_alias(struct grid_fields *in, struct grid_str asked, struct grid_serving_cluster *cluster,
+                       struct grid_serving_alias *aliases)
+{
+    static const struct grid_field model = {.at = offsetof(struct grid_serving_alias, model)};
+    static const struct grid_field name = {.at = offsetof(struct grid_serving_alias, name)};
+    struct grid_serving_alias alias = {.model = {NULL, 0}};
+    grid_values_keep(in, &model, &alias, asked); /* before the value takes its room */
+    for (size_t i = 0; i < cluster->n_aliases; i++)
+        if (grid_str_eq(aliases[i].model, asked)) {
+            grid_fields_refuse(in, GRID_E_FIELD, grid_fields_offset(&in->json), "%.*s is given twice", GRID_FMT(asked));
+            break;
+        }
+    grid_values_name(in, &name, &alias);
+    if (!alias.model.ptr || !alias.name.ptr)
+        return;
+    alias.json = quoted(in, alias.name);
+    aliases[cluster->n_aliases++] = alias;
+}
+
+static void read_aliases(struct grid_fields *in, const struct grid_field *field, void *object)
+{
+    struct grid_serving_cluster *cluster = object;
+    struct grid_fields_walk walk;
+    struct grid_str asked;
+    if (!grid_fields_map(in, GRID_MAX_CANDIDATES, field->accepts, &walk))
+        return;
+    struct grid_serving_alias *aliases = grid_values_take(in, walk.n, sizeof *aliases);
+    while (grid_fields_entry(in, &walk, &asked)) {
+        if (aliases)
+            read_alias(in, asked, cluster, aliases);
+        else
+            (void)grid_json_skip(&in->json);
+    }
+    cluster->aliases = aliases;
+}
+
 /* As a candidate: the name's place, for a name that another cluster has. */
 struct cluster_slot {
     struct grid_serving_cluster cluster;
@@ -246,10 +302,6 @@ static void read_cluster_name(struct grid_fields *in, const struct grid_field *f
 }
 
 #define IN_CLUSTER(member) offsetof(struct cluster_slot, cluster.member)
-#define LATER(field)                                                                                                   \
-    {                                                                                                                  \
-        .name = field, .read = grid_fields_misplaced, .accepts = "not supported by this version"                       \
-    }
 static const struct grid_field cluster_fields[] = {
     {.name = "name", .read = read_cluster_name, .at = IN_CLUSTER(name), .required = true, .accepts = NAME_WORDS},
     {.name = "endpoints", .read = read_endpoints, .required = true, .accepts = "a list of 1 to 1024 addresses"},
@@ -258,7 +310,7 @@ static const struct grid_field cluster_fields[] = {
     {.name = "health", .read = read_health, .null_ok = true},
     {.name = "credential", .read = read_credential, .null_ok = true},
     {.name = "paths", .read = read_paths, .null_ok = true, .accepts = "a list of 1 to 64 paths"},
-    LATER("model_alias"),
+    {.name = "model_alias", .read = read_aliases, .null_ok = true, .accepts = ALIAS_WORDS},
 };
 
 static const struct grid_serving_cluster cluster_defaults = {

@@ -114,6 +114,10 @@ static void read_model(struct grid_prompt *prompt, const struct grid_prompt_fram
         return;
     enum grid_json_fault fault =
         grid_json_text(grid_rows_reader(prompt, value), prompt->model, GRID_MODEL_MAX_BYTES, &model);
+    if (fault == GRID_JSON_FINE || fault == GRID_JSON_LONG || fault == GRID_JSON_BAD_UTF8) {
+        prompt->model_offset = grid_cursor_offset(&value->from);
+        prompt->model_bytes = value->bytes;
+    }
     if (fault == GRID_JSON_BAD_UTF8)
         grid_rows_refuse(prompt, GRID_REASON_BAD_UTF8);
     if (fault == GRID_JSON_LONG) {
@@ -234,7 +238,7 @@ void grid_prompt_open(struct grid_prompt *prompt, enum grid_api api, const struc
     prompt->reason = GRID_REASON_NONE;
     prompt->has_model = prompt->has_salt = prompt->early = false;
     prompt->cut = cut;
-    prompt->model_len = 0;
+    prompt->model_len = prompt->model_offset = prompt->model_bytes = 0;
     prompt->room = room;
     prompt->n_frames = prompt->n_queue = prompt->queue_at = 0;
     grid_json_init(&prompt->body, slices, n_slices);

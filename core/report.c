@@ -56,6 +56,36 @@ size_t grid_router_sites(struct grid_router *router, uint64_t now_ms, struct gri
     return n;
 }
 
+static void put_aliases(struct grid_buf *out, const struct grid_serving_cluster *cluster)
+{
+    grid_buf_json(out, cluster->name);
+    grid_buf_puts(out, ":{");
+    for (size_t i = 0; i < cluster->n_aliases; i++) {
+        grid_buf_puts(out, i ? "," : "");
+        grid_buf_json(out, cluster->aliases[i].model);
+        grid_buf_puts(out, ":");
+        grid_buf_put(out, cluster->aliases[i].json.ptr, cluster->aliases[i].json.len);
+    }
+    grid_buf_puts(out, "}");
+}
+
+void grid_router_aliases(struct grid_router *router, struct grid_buf *out)
+{
+    struct grid_sites *sites = grid_router_take_sites(router);
+    const struct grid_serving *serving = sites->config->serving ? sites->config->serving->serving : NULL;
+    const char *comma = "";
+    grid_buf_puts(out, "{");
+    for (size_t i = 0; serving && i < serving->n_clusters; i++) {
+        if (serving->clusters[i].n_aliases == 0)
+            continue;
+        grid_buf_puts(out, comma);
+        put_aliases(out, &serving->clusters[i]);
+        comma = ",";
+    }
+    grid_buf_puts(out, "}");
+    grid_sites_unref(sites);
+}
+
 uint32_t grid_router_run(struct grid_router *router, const struct grid_ticket *ticket, struct grid_str cluster,
                          uint64_t now_ms)
 {

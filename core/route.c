@@ -68,6 +68,13 @@ static bool affinity_has_a_say(const struct grid_ticket *t)
     return t->sites->config->settings.enabled && model && model->admitted >= 2;
 }
 
+/* Whether some cluster has another name for it: the body's own `model` may have to change on the way. */
+static bool is_aliased(const struct grid_ticket *t, struct grid_str name)
+{
+    const struct grid_model *model = grid_sites_model(t->sites, name);
+    return model && model->aliased;
+}
+
 /* The body is held unless no byte of it can matter (behaviour.md O.18, O.24, O.42). */
 static enum grid_want want_of(const struct grid_ticket *t, const struct grid_head *head)
 {
@@ -76,7 +83,7 @@ static enum grid_want want_of(const struct grid_ticket *t, const struct grid_hea
         return GRID_WANT_NOTHING;
     if (!view->can_be_json || view->coded)
         return GRID_WANT_NOTHING;
-    if (view->state == GRID_STATE_RESPONSES || !view->has_model)
+    if (view->state == GRID_STATE_RESPONSES || !view->has_model || is_aliased(t, view->model))
         return GRID_WANT_BODY;
     return view->post && view->api != GRID_API_NONE && affinity_has_a_say(t) ? GRID_WANT_BODY : GRID_WANT_NOTHING;
 }
@@ -159,7 +166,10 @@ void grid_ticket_body(struct grid_ticket *t, const struct grid_str *slices, size
         t->keyed.reason = GRID_REASON_NOT_JSON;
         return;
     }
-    struct grid_str header_model = t->head.has_model ? t->head.model : (struct grid_str){NULL, 0};
+    struct grid_str header_model = {NULL, 0};
+    if (t->head.has_model &&
+        (keyed || !is_aliased(t, t->head.model))) /* else the body's is looked for, to be changed */
+        header_model = t->head.model;
     grid_keys_make(&t->router->seed, t->head.api, slices, n_slices, cut, keyed, header_model, t->keys, &t->keyed);
     if (t->head.state == GRID_STATE_RESPONSES && t->head.can_be_json && !cut && !names_no_id(t, keyed))
         grid_ids_find(slices, n_slices, &t->ids);
@@ -211,7 +221,8 @@ static enum grid_reply_kind refusal_of(const struct grid_ticket *t, struct grid_
         return GRID_REPLY_MODEL_AMBIGUOUS;
     if (create && head->coded) /* an id in it could not be honoured (O.49) */
         return GRID_REPLY_UNSUPPORTED_CODING;
-    if (t->body_cut && (create || !model.ptr)) /* O.18 */
+    bool unmet = t->keyed.model_bytes == 0 && model.ptr && is_aliased(t, model); /* it may stand in what was not read */
+    if (t->body_cut && (create || !model.ptr || unmet))                          /* O.18 */
         return GRID_REPLY_BODY_TOO_LARGE;
     bool led = names_place(t) || head->state == GRID_STATE_CONVERSATIONS; /* without a model too */
     return model.ptr || led ? GRID_N_REPLIES : GRID_REPLY_MODEL_REQUIRED;
@@ -319,6 +330,7 @@ static void go(struct grid_ticket *t, const struct grid_site *site, enum grid_ve
     d->action = GRID_FORWARD;
     d->site = site->candidate->site;
     d->cluster = site->candidate->cluster;
+    grid_edits_make(t, site->candidate);
     if (peek)
         return;
     grid_stats_add(&site->candidate->pair->decisions[verdict]);
@@ -330,21 +342,6 @@ static void go(struct grid_ticket *t, const struct grid_site *site, enum grid_ve
         return;
     grid_index_pend(site->table, t->keys, d->blocks, now_ms);
     t->pended = site->table;
-}
-
-static void strip(struct grid_ticket *t)
-{
-    static const struct grid_str response = GRID_LIT("\"resp_"), conversation = GRID_LIT("\"conv_");
-    const struct grid_id *first = &t->ids.previous, *second = &t->ids.conversation;
-    if (first->shaped && second->shaped && second->offset < first->offset) {
-        first = &t->ids.conversation;
-        second = &t->ids.previous;
-    }
-    for (const struct grid_id *id = first; id; id = id == first ? second : NULL)
-        if (id->shaped)
-            t->edits[t->n_edits++] = (struct grid_edit){id->offset, id->bytes,
-                                                        id->tag.prefix[0] == response.ptr[1] ? response : conversation};
-    t->decision.path = t->stripped;
 }
 
 /* Where an id leads, or where a new conversation starts. */
@@ -364,8 +361,6 @@ static void lead(struct grid_ticket *t, bool peek, uint64_t now_ms)
         return;
     }
     t->decision.pinned = names_place(t);
-    if (t->decision.pinned)
-        strip(t);
     go(t, pin.site, t->decision.pinned ? GRID_VERDICT_PINNED : GRID_VERDICT_ROUTED, peek, now_ms);
 }
 
@@ -455,12 +450,6 @@ void grid_route(struct grid_ticket *t, const struct grid_route_options *options,
 const struct grid_decision *grid_ticket_decision(const struct grid_ticket *t)
 {
     return &t->decision;
-}
-
-const struct grid_edit *grid_ticket_edits(const struct grid_ticket *t, size_t *out_n)
-{
-    *out_n = t->n_edits;
-    return t->edits;
 }
 
 bool grid_ticket_tags(const struct grid_ticket *t)

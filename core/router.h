@@ -5,7 +5,8 @@
  * Guards    `change`: one load, signal or refresh at a time; requests never take it. `now`: the pointer to the
  *           snapshot, held for a pointer copy and a count. Order: change, then now, or a table's lock; requests hold
  *           one lock at a time.
- * Not here  the steps of a request (route.c), of a failover (move.c), of an answer (learn.c).
+ * Not here  the steps of a request (route.c), what it changes of one (edits.c), of a failover (move.c), of an answer
+ *           (learn.c).
  */
 #ifndef GRID_ROUTER_H
 #define GRID_ROUTER_H
@@ -80,7 +81,7 @@ struct grid_ticket {
     struct grid_decision decision;
     struct grid_table *pended; /* where the keys were marked; borrowed from sites */
     struct grid_buf reply_text;
-    struct grid_edit edits[2];
+    struct grid_edit edits[GRID_MAX_EDITS];
     size_t n_edits;
 
     /* the answer */
@@ -89,5 +90,11 @@ struct grid_ticket {
 
     uint64_t keys[GRID_MAX_KEYS];
 };
+
+/* What changes on the way to the candidate that the decision names: notes it in the ticket (edits.c). */
+void grid_edits_make(struct grid_ticket *ticket, const struct grid_config_candidate *candidate);
+/* What the candidate's cluster calls the model of the request; NULL: the same. */
+const struct grid_serving_alias *grid_edits_alias(const struct grid_ticket *ticket,
+                                                  const struct grid_config_candidate *candidate);
 
 #endif

@@ -71,6 +71,14 @@ static const struct grid_serving_cluster *place_of(const struct grid_serving *se
     return NULL;
 }
 
+static const struct grid_serving_alias *alias_of(const struct grid_serving_cluster *place, struct grid_str model)
+{
+    for (size_t i = 0; place && i < place->n_aliases; i++)
+        if (grid_str_eq(place->aliases[i].model, model))
+            return grid_str_eq(place->aliases[i].name, model) ? NULL : &place->aliases[i];
+    return NULL;
+}
+
 static bool add_candidates(struct grid_config *config, const struct grid_serving *serving, struct grid_stats *stats)
 {
     config->candidates = grid_take(config->alloc, serving->n_candidates * sizeof *config->candidates);
@@ -89,6 +97,7 @@ static bool add_candidates(struct grid_config *config, const struct grid_serving
         to->admitted = from->admission == GRID_NEW_AND_EXISTING;
         to->cluster_index = cluster_index(config, from->cluster);
         to->place = place_of(serving, from->cluster);
+        to->alias = alias_of(to->place, from->name);
         config->has_paths |= to->place && to->place->n_paths > 0;
         to->pair = grid_stats_pair_of(stats, from->site, from->cluster);
         if (!to->pair)
@@ -167,6 +176,7 @@ static void group_by_model(struct grid_sites *sites)
         }
         model->n++;
         model->admitted += candidate->admitted;
+        model->aliased |= candidate->alias != NULL;
     }
 }
 

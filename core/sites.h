@@ -41,6 +41,7 @@ struct grid_config_candidate {
     bool admitted;
     uint32_t cluster_index;                   /* into clusters */
     const struct grid_serving_cluster *place; /* NULL in the operator's form */
+    const struct grid_serving_alias *alias;   /* of the model; NULL: the cluster knows it by that name */
     struct grid_stats_pair *pair;
 };
 
@@ -74,6 +75,7 @@ struct grid_site {
 struct grid_model {
     struct grid_str name;
     uint32_t first, n, admitted; /* a stretch of sites */
+    bool aliased;                /* some cluster has another name for it */
 };
 
 struct grid_sites {

@@ -24,6 +24,11 @@ struct answer_head {
     bool forged;
 };
 
+static bool is_coded(struct grid_str coding)
+{
+    return coding.len > 0 && !(coding.len == 8 && grid_bridge_mentions(coding, GRID_TEXT("identity")));
+}
+
 /* One look at the head; false: no memory, and nothing is known of it. */
 static bool read_head(void *envoy, struct answer_head *out)
 {
@@ -38,8 +43,8 @@ static bool read_head(void *envoy, struct answer_head *out)
             out->status = grid_bridge_status(headers[i].value);
         else if (grid_bridge_same(headers[i].name, GRID_TEXT("content-type")))
             out->type = headers[i].value;
-        else if (grid_bridge_same(headers[i].name, GRID_TEXT("content-encoding")))
-            out->coding = headers[i].value;
+        else if (grid_bridge_same(headers[i].name, GRID_TEXT("content-encoding")) && is_coded(headers[i].value))
+            out->coding = headers[i].value; /* given more than once, one is enough */
     }
     out->forged = grid_headers_forged(ENVOY_RESPONSE_HEADERS, headers, n) < n;
     if (headers != room)
@@ -102,6 +107,16 @@ static void replace_answer(void *envoy, struct grid_filter *filter, int status, 
 
 /* ---- an answer of a site ------------------------------------------------------------------------------------- */
 
+/* The body that goes on is another than the one that these headers speak of. That of an answer to HEAD would be, too. */
+static void forget_bytes(void *envoy)
+{
+    static const struct grid_str names[] = {{"content-length", 14}, {"etag", 4},
+                                            {"content-md5", 11},    {"digest", 6},
+                                            {"content-digest", 14}, {"repr-digest", 11}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        grid_bridge_remove(envoy, ENVOY_RESPONSE_HEADERS, names[i]);
+}
+
 /* The core learns how it ended, and says whether ids in the body get their tag. The answer's x-grid-* are ours, and
  * none that a site made up. */
 static void take_answer(void *envoy, struct grid_filter *filter, const struct answer_head *head, enum grid_answer from,
@@ -111,10 +126,11 @@ static void take_answer(void *envoy, struct grid_filter *filter, const struct an
     grid_learn(filter->ticket, head->status, from, grid_module_now_ms(), NULL);
     if (filter->retries > 0)
         grid_recent_note(filter->ticket, filter->retries + 1, grid_module_now_ms());
-    if (from == GRID_FROM_SITE && !end && !filter->head_only)
-        filter->tagging = grid_answer_begin(filter->ticket, head->status, head->type, head->coding);
-    if (filter->tagging)
-        grid_bridge_remove(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("content-length"));
+    bool tagged = from == GRID_FROM_SITE && (!end || filter->head_only) &&
+                  grid_answer_begin(filter->ticket, head->status, head->type, head->coding);
+    filter->tagging = tagged && !filter->head_only;
+    if (tagged)
+        forget_bytes(envoy);
     if (head->forged)
         grid_headers_clean(envoy, ENVOY_RESPONSE_HEADERS);
     ENVOY(http_add_header)(envoy, ENVOY_RESPONSE_HEADERS, GRID_TEXT("x-grid-site"), decision->site);

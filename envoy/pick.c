@@ -62,15 +62,10 @@ static struct grid_filter *find_armed(uint64_t number)
 
 void grid_pick_arm(void *stream, struct grid_filter *filter, uint64_t bytes)
 {
-    size_t n = 0, others = 0;
     filter->sent_ms = grid_module_now_ms();
-    if (bytes > filter->module->failover_max_body_bytes || !grid_ticket_movable(filter->ticket))
+    size_t others = bytes <= filter->module->failover_max_body_bytes ? grid_ticket_movable(filter->ticket) : 0;
+    if (others == 0)
         return;
-    const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
-    const struct grid_candidate *candidates = grid_ticket_candidates(filter->ticket, &n);
-    for (size_t i = 0; i < n; i++)
-        others += candidates[i].admitted && candidates[i].health == GRID_HEALTHY &&
-                  !grid_bridge_same(candidates[i].cluster, decision->cluster);
     others += 1; /* the race */
     char tries = (char)('0' + (others < MAX_TRIES ? others : MAX_TRIES));
     struct grid_filter **bucket = &armed[++last_number % ARMED_BUCKETS];

@@ -3,9 +3,9 @@
  *
  * Story     Head: read into a ticket, forged headers removed. Body: held while the core wants it, shown to it in place
  *           at its end (or as cut when it passes the limit). Then the decision (pick.c), and either the stream goes
- *           on or the core's reply is sent. Ids of stored state go on without their tag: in the path, and in the body
- *           where it lies (edit.c).
- * Promise   A body is never copied whole, and nothing of it changes but those ids.
+ *           on or the core's reply is sent. Ids of stored state go on without their tag, and the model under the name
+ *           that the cluster has for it: in the head, and in the body where it lies (edit.c).
+ * Promise   A body is never copied whole, and nothing of it changes but those.
  * Not here  Choosing (core, pick.c), the answer (answer.c).
  */
 #include "filter.h"
@@ -20,12 +20,17 @@ enum {
     BUFFER_SLACK = 2u << 20, /* over the body's limit, so that the refusal is ours and not Envoy's plain 413 */
 };
 
-/* What the site gets is not always what the client sent: ids without their tags, and no leave to code an answer in
- * which ids are to be found. */
+/* What the site gets is not always what the client sent: ids without their tags, its own name for the model, and no
+ * leave to code an answer in which ids are to be found. */
 static void change_head(void *envoy, const struct grid_filter *filter, const struct grid_decision *decision)
 {
     if (decision->path.ptr)
         ENVOY(http_set_header)(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT(":path"), decision->path);
+    if (decision->model_header.name.ptr)
+        grid_bridge_remove(envoy, ENVOY_REQUEST_HEADERS, decision->model_header.name);
+    if (decision->model_header.value.ptr)
+        ENVOY(http_add_header)
+    (envoy, ENVOY_REQUEST_HEADERS, decision->model_header.name, decision->model_header.value);
     if (grid_ticket_tags(filter->ticket))
         grid_bridge_remove(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("accept-encoding"));
 }
@@ -185,27 +190,29 @@ static bool show_body(void *envoy, struct grid_filter *filter, const struct grid
     return true;
 }
 
-/* A length that was given stays true; without one the body is framed as it goes. */
-static void change_length(void *envoy, uint64_t bytes)
+/* A length that was given stays true, also when more is to come; without one the body is framed as it goes. */
+static void change_length(void *envoy, uint64_t before, uint64_t after)
 {
     char text[24];
-    if (grid_bridge_header(envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("content-length")).len == 0)
+    uint64_t said = said_bytes(envoy);
+    if (said == UINT64_MAX)
         return;
-    int len = snprintf(text, sizeof(text), "%" PRIu64, bytes);
+    int len = snprintf(text, sizeof(text), "%" PRIu64, said - before + after);
     ENVOY(http_set_header)
     (envoy, ENVOY_REQUEST_HEADERS, GRID_TEXT("content-length"), (struct grid_str){text, (size_t)len});
 }
 
-/* Takes the tags off the ids in the body. False: no memory. */
+/* Changes in the body what the core wants changed. False: no memory. */
 static bool change_body(void *envoy, const struct grid_filter *filter, const struct grid_body *parts)
 {
     size_t n = 0;
     const struct grid_edit *edits = grid_ticket_edits(filter->ticket, &n);
     if (n == 0)
         return true;
+    uint64_t before = body_bytes(envoy, parts);
     if (!grid_edit_body(envoy, parts, edits, n))
         return false;
-    change_length(envoy, body_bytes(envoy, parts));
+    change_length(envoy, before, body_bytes(envoy, parts));
     return true;
 }
 

@@ -146,6 +146,8 @@ void grid_admin_snapshot(struct grid_module *module, struct grid_buf *out)
     grid_buf_printf(out, "{\"ready\":%s,\"draining\":%s,\"sites\":", atomic_load(&module->ready) ? "true" : "false",
                     atomic_load(&module->draining) ? "true" : "false");
     put_sites(module, out, now_ms);
+    grid_buf_puts(out, ",\"model_alias\":");
+    grid_router_aliases(module->router, out);
     grid_buf_puts(out, ",\"outcomes\":");
     put_counts(module, out);
     grid_buf_puts(out, ",\"polls\":");

@@ -296,6 +296,7 @@ function showAnswer(answer) {
       ...fact('Outcome', d.outcome || (d.pinned ? 'pinned' : 'counted as none')),
       ...fact('Why', d.why),
       ...fact('Flips by', d.flips_by),
+      ...fact('Called there', d.alias),
       ...fact('Request', (d.api || 'no known API') + ', model ' + (d.model || 'none named')),
       ...fact('Keys', d.blocks ? plural(d.blocks, 'block') + ' of ' + answer.block_bytes + ' bytes' : 'none: ' + (d.reason || 'no prompt').replaceAll('_', ' ')),
       ...fact('Compared', compared(answer.keys)),

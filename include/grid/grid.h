@@ -230,6 +230,10 @@ struct grid_decision {
     bool pinned;          /* by a tagged id: affinity had no say */
     enum grid_api api;
     struct grid_str model; /* {NULL,0}: none was named */
+    struct grid_str alias; /* GRID_FORWARD: what the cluster calls that model; {NULL,0}: the same */
+    /* GRID_FORWARD: to send in place of the request's headers of that name; without a name: as they are, without a
+     * value: none of them. */
+    struct grid_header model_header;
     enum grid_outcome outcome;
     enum grid_reason reason;        /* GRID_REASON_NONE when keyed */
     uint32_t blocks;                /* keys of the request */
@@ -250,13 +254,16 @@ void grid_route(struct grid_ticket *ticket, const struct grid_route_options *opt
 /* The decision again, for logs and the answer side. Before grid_route: action GRID_REPLY with status 0. */
 const struct grid_decision *grid_ticket_decision(const struct grid_ticket *ticket);
 
-/* Failover (behaviour.md O.43). Could another healthy site take it? And: go on to the best of those, since the present
- * one did not take it; false: none is left. Candidates that were tried are GRID_UNKNOWN; update only the others. */
-bool grid_ticket_movable(const struct grid_ticket *ticket);
+/* Failover (behaviour.md O.43). How many other healthy candidates could take it as it was sent? And: go on to the best
+ * of those, since the present one did not take it; false: none is left. Those that were tried or cannot take it are
+ * GRID_UNKNOWN then; update only the others. */
+size_t grid_ticket_movable(const struct grid_ticket *ticket);
 bool grid_ticket_move(struct grid_ticket *ticket, uint64_t now_ms);
 
-/* What stripping changes in the body: `bytes` bytes at `offset` (as sent) become `text`. In order, apart; at most two.
- * Only of a request that goes on. *out_n is 0 when the body goes on as it came. Owned by the ticket. */
+/* What changes in the body: `bytes` bytes at `offset` (as sent) become `text`. Ids lose their tags, the model gets its
+ * name at the cluster. In order, apart; at most GRID_MAX_EDITS. Only of a request that goes on. *out_n is 0 when the
+ * body goes on as it came. Owned by the ticket. */
+#define GRID_MAX_EDITS 3u
 struct grid_edit {
     size_t offset, bytes;
     struct grid_str text;
@@ -379,6 +386,10 @@ struct grid_site_view {
 };
 /* Each cluster that a candidate names, in config order, up to cap; returns how many there are. */
 size_t grid_router_sites(struct grid_router *router, uint64_t now_ms, struct grid_site_view *out, size_t cap);
+
+/* What clusters call the models, as a JSON object: {"pool-east":{"llama":"meta-llama/Llama-3.1-8B"}}; only clusters
+ * that have another name for some model. */
+void grid_router_aliases(struct grid_router *router, struct grid_buf *out);
 
 /* How many leading keys of the ticket the cluster holds now; 0 when no candidate names it (replay's `runs`). */
 uint32_t grid_router_run(struct grid_router *router, const struct grid_ticket *ticket, struct grid_str cluster,

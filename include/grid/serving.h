@@ -42,6 +42,11 @@ struct grid_serving_health { /* the proxy's active health checks; path empty: no
     uint64_t healthy_threshold, unhealthy_threshold; /* 1 and 2: answers in a row that turn it */
 };
 
+struct grid_serving_alias {
+    struct grid_str model, name; /* the model as it is asked for, and its name at the cluster's engines */
+    struct grid_str json;        /* that name as a JSON string, with its quotes */
+};
+
 struct grid_serving_cluster {
     struct grid_str name;
     const struct grid_str *endpoints; /* "host:port" */
@@ -52,6 +57,8 @@ struct grid_serving_cluster {
     struct grid_str bearer_path;  /* file of the credential that replaces the client's; empty: none */
     const struct grid_str *paths; /* without queries; n_paths 0: no path is ruled out (behaviour.md O.47) */
     size_t n_paths;
+    const struct grid_serving_alias *aliases; /* each model once */
+    size_t n_aliases;
 };
 
 struct grid_serving_peer { /* the reference operator's form */

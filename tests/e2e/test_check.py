@@ -207,7 +207,9 @@ def test_a_right_field_is_taken_by_envoy_too(tmp_path, line):
     ('credential: {bearer_path: two}', 'credential.bearer_path', 'one word'),
     ('credential: {bearer_path: empty}', 'credential.bearer_path', 'nothing in it'),
     ('paths: [v1]', 'paths[0]', "starts with '/'"),
-    ('model_alias: {llama: x}', 'model_alias', 'not supported by this version'),
+    ('model_alias: [llama]', 'model_alias', 'a mapping of at most 1024 models'),
+    ('model_alias: {llama: [x]}', 'model_alias.llama', '1 to 256'),
+    ('model_alias: {llama: " "}', 'model_alias.llama', 'not blank'),
     ('tls: {ca_path: cut.pem}', 'tls.ca_path', 'not whole'),
 ])
 def test_a_wrong_field_of_a_cluster_is_named_with_its_line(tmp_path, line, field, says):
@@ -222,7 +224,8 @@ def test_a_right_cluster_is_taken_by_envoy_too(tmp_path):
     (tmp_path / 'west.key').write_text('sk-west\n')
     serving = SERVING + ('    health: {path: /health, interval_ms: 1000, timeout_ms: 500, healthy_threshold: 2, unhealthy_threshold: 3}\n'
                          '    credential: {bearer_path: west.key}\n    paths: [/v1/chat/completions]\n'
-                         '    signals: {path: /metrics, metric: x, how: sum, divisor: 2}\n')
+                         '    signals: {path: /metrics, metric: x, how: sum, divisor: 2}\n'
+                         '    model_alias: {llama: meta-llama/Llama-3.1-8B, 7: no}\n')
     done = check(tmp_path, serving=serving, options=('--with-envoy',))
     assert done.returncode == 0, done.stderr
     assert 'sk-west' not in done.stdout + done.stderr

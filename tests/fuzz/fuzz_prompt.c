@@ -51,6 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     GRID_ASSERT(memcmp(&one, &many, sizeof one) == 0);
     if (len > 0) {
         make(api, spaced, 3, false, &padded);
+        GRID_ASSERT(padded.info.model_bytes == 0 || text[padded.info.model_offset - spaced[0].len] == '"');
+        padded.info.model_offset -= padded.info.model_bytes ? spaced[0].len : 0;
         GRID_ASSERT(memcmp(&one, &padded, sizeof one) == 0);
     }
     make(api, &whole, 1, true, &one);

@@ -284,7 +284,30 @@ static void test_cluster_fields(void **state)
            "clusters[0].health.unhealthy_threshold", "101}", "from 1 to 100");
     refuse(CLUSTER(",\"health\":{\"path\":\"/\",\"timeout_ms\":86400001}"), GRID_E_FIELD,
            "clusters[0].health.timeout_ms", "86400001}", "from 1 to 86400000");
-    refuse(CLUSTER(",\"model_alias\":{}"), GRID_E_FIELD, "clusters[0].model_alias", "{}", "not supported");
+}
+
+#define ALIAS(map) CLUSTER(",\"model_alias\":" map)
+
+static void test_aliases(void **state)
+{
+    (void)state;
+    accepted(ALIAS("null"));
+    accepted(ALIAS("{}"));
+    struct grid_serving *serving = accept(ALIAS("{\"llama\":\"meta/Llama \\\"3\\\" \\\\ \\u00e9\",\"b\":\"b\"}"));
+    const struct grid_serving_cluster *cluster = &serving->clusters[0];
+    assert_int_equal(cluster->n_aliases, 2);
+    assert_true(grid_str_eq(cluster->aliases[0].model, GRID_LIT("llama")));
+    assert_true(grid_str_eq(cluster->aliases[0].name, GRID_LIT("meta/Llama \"3\" \\ \xc3\xa9")));
+    assert_true(grid_str_eq(cluster->aliases[0].json, GRID_LIT("\"meta/Llama \\\"3\\\" \\\\ \xc3\xa9\"")));
+    assert_true(grid_str_eq(cluster->aliases[1].model, cluster->aliases[1].name));
+    grid_serving_free(serving);
+    refuse(ALIAS("[]"), GRID_E_FIELD, "clusters[0].model_alias", "[]", "a mapping of at most 1024 models");
+    refuse(ALIAS("{\"llama\":7}"), GRID_E_FIELD, "clusters[0].model_alias.llama", "7}", "1 to 256");
+    refuse(ALIAS("{\"llama\":\"\"}"), GRID_E_FIELD, "clusters[0].model_alias.llama", "\"\"}", "1 to 256");
+    refuse(ALIAS("{\"llama\":\"a\\n\"}"), GRID_E_FIELD, "clusters[0].model_alias.llama", "\"a\\n", "control");
+    refuse(ALIAS("{\"\":\"a\"}"), GRID_E_FIELD, "clusters[0].model_alias", "\"a\"}}", "1 to 256");
+    refuse(ALIAS("{\" \":\"a\"}"), GRID_E_FIELD, "clusters[0].model_alias", "\"a\"}}", "not blank");
+    refuse(ALIAS("{\"x\":\"a\",\"x\":\"b\"}"), GRID_E_FIELD, "clusters[0].model_alias.x", "\"b\"", "twice");
 }
 
 static void test_credential_and_paths(void **state)
@@ -427,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_conflicts),
         cmocka_unit_test(test_cluster_fields),
+        cmocka_unit_test(test_aliases),
         cmocka_unit_test(test_credential_and_paths),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_unknown),

@@ -407,9 +407,35 @@ static void answers_without_a_body_keep_their_length(void **state)
     stream = fake_open("grid_site_route");
     fake_head(stream, path, true);
     free(path);
-    fake_answer(stream, ":status: 200\ncontent-length: 999", "");
-    assert_string_equal(answer_header(stream, "content-length"), "999");
+    fake_answer(stream, ":status: 200\ncontent-length: 999\netag: \"x\"", "");
+    assert_null(answer_header(stream, "content-length")); /* that of the body without tags */
+    assert_null(answer_header(stream, "etag"));
+    assert_null(stream->answer);
     fake_close(stream);
+}
+
+#define DIGESTS "\netag: \"x\"\ncontent-md5: x\ndigest: x\ncontent-digest: x\nrepr-digest: x"
+
+/* They speak of the bytes that the site wrote. */
+static void digests_stay_where_the_bytes_stay(void **state)
+{
+    static const char *const names[] = {"etag", "content-md5", "digest", "content-digest", "repr-digest"};
+    (void)state;
+    struct fake_stream *stream = created();
+    fake_answer(stream, ANSWER DIGESTS, "{\"id\":\"resp_a\"}");
+    for (size_t i = 0; i < COUNT(names); i++)
+        assert_null(answer_header(stream, names[i]));
+    assert_answer(stream, "{\"id\":\"resp_@a\"}");
+    static const char *const kept[] = {":status: 400" DIGESTS, ":status: 206" DIGESTS,
+                                       ":status: 200\ncontent-encoding: gzip\ncontent-encoding: identity" DIGESTS,
+                                       ":status: 200\ncontent-encoding: identity\ncontent-encoding: br" DIGESTS};
+    for (size_t k = 0; k < COUNT(kept); k++) {
+        stream = created();
+        fake_answer(stream, kept[k], "{\"id\":\"resp_a\"}");
+        for (size_t i = 0; i < COUNT(names); i++)
+            assert_non_null(answer_header(stream, names[i]));
+        assert_answer(stream, "{\"id\":\"resp_a\"}");
+    }
 }
 
 /* A site that fails while its answer is on its way: what Envoy says instead is not read as the site's. */
@@ -460,6 +486,7 @@ int main(void)
         CASE(an_answer_cut_off_loses_nothing),
         CASE(what_is_not_ours_to_tag_passes_untouched),
         CASE(answers_without_a_body_keep_their_length),
+        CASE(digests_stay_where_the_bytes_stay),
         CASE(an_answer_of_envoy_is_not_tagged),
         CASE(a_site_cannot_name_itself),
     };
