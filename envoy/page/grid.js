@@ -34,14 +34,15 @@ const cell = (label, kind, ...children) => make('td', { role: 'cell', 'data-labe
 const whole = (n) => n.toLocaleString('en');
 const number = (n) => (n === null || n === undefined ? '\u2013' : n.toLocaleString('en', { maximumFractionDigits: n < 10 ? 2 : 1 }));
 const depth = (n) => (n === null || n === undefined ? 'unmeasured' : number(n));
+const worth = (n) => (n === null ? '\u2013' : n.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 }));
 const clock = (ms) => new Date(ms).toLocaleTimeString('en-GB');
 const plural = (n, word) => whole(n) + ' ' + word + (n === 1 ? '' : 's');
 function span(ms) {
   const s = ms / 1000;
-  if (s < 10) return s.toFixed(1) + ' s';
-  if (s < 120) return Math.round(s) + ' s';
-  if (s < 7200) return Math.round(s / 60) + ' min';
-  return s < 172800 ? Math.round(s / 3600) + ' h' : Math.round(s / 86400) + ' d';
+  if (s < 10) return s.toFixed(1) + '\u00a0s';
+  if (s < 120) return Math.round(s) + '\u00a0s';
+  if (s < 7200) return Math.round(s / 60) + '\u00a0min';
+  return s < 172800 ? Math.round(s / 3600) + '\u00a0h' : Math.round(s / 86400) + '\u00a0d';
 }
 
 /* ---- sites ---- */
@@ -80,7 +81,7 @@ function siteRow(site, poll, points, top) {
   const now = poll && poll.depth !== undefined && site.depth !== null ? poll.depth : null;
   const seen = points.filter((value) => value !== null);
   const share = site.capacity ? site.entries / site.capacity : 0;
-  const percent = share > 0 && share < 0.01 ? 'under 1 %' : Math.round(100 * share) + ' %';
+  const percent = share > 0 && share < 0.01 ? 'under 1\u00a0%' : Math.round(100 * share) + '\u00a0%';
   return row(
     cell('Site', 'site', make('span', { class: 'name' }, site.site), make('span', { class: 'quiet' }, site.cluster)),
     cell('Queue now', 'n', number(now)),
@@ -135,7 +136,7 @@ function showOutcomes(state) {
   put('outcome-rows', ...names.map((name, kind) => row(
     cell('Outcome', '', make('span', { class: 'dot o' + kind, 'aria-hidden': 'true' }), name, make('span', { class: 'quiet' }, OUTCOMES[name] || '')),
     cell('5 min', 'n', whole(sums[kind])),
-    cell('Share', 'n', all ? Math.round(100 * sums[kind] / all) + ' %' : '\u2013'),
+    cell('Share', 'n', all ? Math.round(100 * sums[kind] / all) + '\u00a0%' : '\u2013'),
     cell('Since start', 'n', name in state.outcomes ? whole(state.outcomes[name]) : '\u2013'))));
 }
 
@@ -146,7 +147,7 @@ function showConfig(state) {
   const facts = [
     ['In force', reload.revision ? 'revision ' + reload.revision + ', since ' + span(reload.applied_age_ms) : 'as at the start'],
     ['Last change', reload.count ? (RESULTS[reload.result] || reload.result) + ', ' + span(reload.age_ms) + ' ago' : 'none so far'],
-    ['Affinity', affinity.enabled ? 'on, threshold ' + number(affinity.threshold) + ', exploration ' + number(100 * affinity.exploration) + ' %' : 'off'],
+    ['Affinity', affinity.enabled ? 'on, threshold ' + number(affinity.threshold) + ', exploration ' + number(100 * affinity.exploration) + '\u00a0%' : 'off'],
     ['Prices', whole(affinity.prefill_tokens_per_second) + ' tokens/s prefill, ' + number(affinity.queued_request_seconds) + ' s a queued request'],
     ['Memory', whole(affinity.capacity) + ' blocks a cluster, kept ' + span(affinity.ttl_ms)],
     ['Failovers', whole(state.failovers)],
@@ -181,7 +182,7 @@ function showRecent(state, now) {
     cell('Blocks', 'n', whole(line.blocks)),
     cell('Held', 'n', whole(line.run)),
     cell('Queue', 'n', line.site && !line.pinned ? (line.depth === null ? 'none' : number(line.depth)) : '\u2013'),
-    cell('Worth', 'n', number(line.worth)),
+    cell('Worth', 'n', worth(line.worth)),
     cell('Why', 'why half', why(line)))));
   $('recent-empty').hidden = state.recent.length > 0;
   $('recent-note').textContent = state.recent.length ? 'The last ' + state.recent.length + ' of ' + whole(state.recent[0].number)
@@ -295,11 +296,12 @@ function showAnswer(answer) {
       ...fact('Outcome', d.outcome || (d.pinned ? 'pinned' : 'counted as none')),
       ...fact('Why', d.why),
       ...fact('Flips by', d.flips_by),
+      ...fact('Called there', d.alias),
       ...fact('Request', (d.api || 'no known API') + ', model ' + (d.model || 'none named')),
       ...fact('Keys', d.blocks ? plural(d.blocks, 'block') + ' of ' + answer.block_bytes + ' bytes' : 'none: ' + (d.reason || 'no prompt').replaceAll('_', ' ')),
       ...fact('Compared', compared(answer.keys)),
       ...fact('Longest run', d.blocks ? plural(d.run, 'block') + ', about ' + whole(d.run * answer.tokens_a_block) + ' tokens of prefill' : null),
-      ...fact('Worth', d.worth === null ? null : number(d.worth) + ' queued requests'),
+      ...fact('Worth', d.worth === null ? null : worth(d.worth) + ' queued requests'),
       ...fact('Queues', gate)),
     d.candidates.length ? candidates(d) : make('p', { class: 'empty' }, 'No candidate serves this model.'),
     ...(answer.keys.length ? [make('details', null, make('summary', null, plural(answer.keys.length, 'key')),

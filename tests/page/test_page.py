@@ -109,7 +109,7 @@ def test_what_the_gateway_knows_is_on_it(grid, open_page):
         assert rows.count() == 3
         for site in grid.sites.values():
             text = rows.filter(has_text=site.cluster).inner_text()
-            assert site.name in text and 'taken' in text and 'healthy' in text and ' s' in text and 'blocks' in text
+            assert site.name in text and 'taken' in text and 'healthy' in text and '\u00a0s' in text and 'blocks' in text
         assert seen.text('#state') == 'ready'
         outcomes = seen.text('#outcome-rows')
         assert all(name in outcomes for name in ('sticky', 'no_match', 'load_override', 'exploration', 'not_applicable', 'other'))
