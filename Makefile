@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup build demo test faults soak engine-test bench fuzz lint format coverage clean
-.PHONY: setup-ship dist deb chart-test rootfs-test watch-test test-ship docs docs-test
+.PHONY: setup-ship setup-page dist deb chart-test rootfs-test watch-test page-test test-ship docs docs-test
 
 help:
 	@echo 'make setup   install what is missing (apt packages, .venv with Envoy)'
@@ -24,11 +24,12 @@ help:
 	@echo 'make docs-test   what the pages say, tried: commands, fields, metrics, links, man pages, the site'
 	@echo 'make dist    the wheel, into dist/'
 	@echo 'make deb     the Debian package, into dist/'
+	@echo 'make page-test   the page of the ops listener, in Chromium; pictures of it into build/page/'
 	@echo 'make chart-test  the chart, rendered and checked'
 	@echo 'make watch-test  dashboard and alerts against a running gateway'
 	@echo 'make rootfs-test the image, from the lines of deploy/Containerfile'
 	@echo 'make test-ship   all of these and docs-test: built, installed and tried'
-	@echo 'make setup-ship  install what the packages need; test-ship and the like call it'
+	@echo 'make setup-ship, setup-page  install what these need; they call it themselves'
 	@echo 'make clean   remove build/'
 
 setup:
@@ -106,5 +107,11 @@ docs:
 docs-test: setup-ship build docs
 	@timeout 600 $(PYTEST_SHIP) tests/docs
 
-test-ship: build dist deb docs
-	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart tests/docs
+setup-page: setup
+	@scripts/setup-page
+
+page-test: setup-page build
+	@timeout 600 $(PYTEST_SHIP) tests/page
+
+test-ship: build dist deb docs setup-page
+	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart tests/docs tests/page
