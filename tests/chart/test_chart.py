@@ -230,12 +230,12 @@ def test_schema_knows_every_documented_field():
         known = json.load(f)['definitions']
     with open(os.path.join(ROOT, 'docs', 'configuration.md'), encoding='utf-8') as f:
         fields = set(re.findall(r'^\| `([a-z_.\[\]]+)`', f.read(), re.M))
-    for prefix, where in (('prefix_affinity.', 'prefixAffinity'), ('clusters[].', 'cluster'), ('candidates[].', 'candidate')):
+    for prefix, where in (('grid_site_route.prefix_affinity.', 'prefixAffinity'), ('clusters[].', 'cluster'), ('candidates[].', 'candidate')):
         names = {f[len(prefix):].split('.')[0] for f in fields if f.startswith(prefix)}
         assert names and names <= set(known[where]['properties']), where
     own = {'listen', 'admin', 'ops', 'tls', 'role', 'grid_site_route', 'serving_config_path', 'serving', 'filter', 'model_header',
-           'local_site', 'window_secs', 'load_window_ms', 'candidates', 'clusters'}
-    names = {f.split('.')[0] for f in fields if '[' not in f and not f.startswith('prefix_affinity')}
+           'local_site', 'window_secs', 'load_window_ms', 'candidates', 'clusters', 'peers'}
+    names = {f.split('.')[0] for f in fields if '[' not in f}
     assert names - own <= set(known['gateway']['properties'])
 
 
