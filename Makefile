@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup build demo test faults soak engine-test bench fuzz lint format coverage clean
-.PHONY: setup-ship dist deb chart-test rootfs-test watch-test test-ship
+.PHONY: setup-ship setup-page dist deb chart-test rootfs-test watch-test page-test test-ship docs docs-test
 
 help:
 	@echo 'make setup   install what is missing (apt packages, .venv with Envoy)'
@@ -20,18 +20,23 @@ help:
 	@echo 'make lint    format, layers, style, clang-tidy'
 	@echo 'make format  rewrite the sources by .clang-format'
 	@echo 'make coverage  lines covered by the unit tests, a file a line'
-	@echo 'make setup-ship   install what the targets below need beside that'
+	@echo 'make docs    the pages as a site, into build/site'
+	@echo 'make docs-test   what the pages say, tried: commands, fields, metrics, links, man pages, the site'
 	@echo 'make dist    the wheel, into dist/'
 	@echo 'make deb     the Debian package, into dist/'
-	@echo 'make test-ship   wheel, Debian package, image, chart, dashboard and alerts: built, installed and tried'
-	@echo 'make chart-test, watch-test, rootfs-test   a part of it: the chart; dashboard and alerts; the image'
+	@echo 'make page-test   the page of the ops listener, in Chromium; pictures of it into build/page/'
+	@echo 'make chart-test  the chart, rendered and checked'
+	@echo 'make watch-test  dashboard and alerts against a running gateway'
+	@echo 'make rootfs-test the image, from the lines of deploy/Containerfile'
+	@echo 'make test-ship   all of these and docs-test: built, installed and tried'
+	@echo 'make setup-ship, setup-page  install what these need; they call it themselves'
 	@echo 'make clean   remove build/'
 
 setup:
 	@scripts/setup
 
 build: setup
-	@scripts/build release
+	@TARGETS='grid_cli grid_envoy' scripts/build release
 	@scripts/check-abi >build/logs/abi.log || { cat build/logs/abi.log; exit 1; }
 
 demo: build
@@ -53,6 +58,7 @@ engine-test: build
 	@tests/engine/run
 
 bench: build
+	@scripts/build release
 	@tests/bench/run
 
 fuzz: setup
@@ -95,5 +101,17 @@ watch-test: setup-ship build
 rootfs-test: setup-ship
 	@timeout 1200 $(PYTEST_SHIP) tests/ship/test_image.py
 
-test-ship: build dist deb
-	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart
+docs:
+	@timeout 300 scripts/docs
+
+docs-test: setup-ship build docs
+	@timeout 600 $(PYTEST_SHIP) tests/docs
+
+setup-page: setup
+	@scripts/setup-page
+
+page-test: setup-page build
+	@timeout 600 $(PYTEST_SHIP) tests/page
+
+test-ship: build dist deb docs setup-page
+	@timeout 2400 $(PYTEST_SHIP) tests/ship tests/chart tests/docs tests/page

@@ -95,6 +95,7 @@ void grid_gateway_done(struct grid_gateway *gateway); /* a zeroed one is fine */
 /* "HOST:PORT", "[IPv6]:PORT" or, when `allow_unix`, "unix:/path". With `allow_name` the host may be a DNS name. */
 bool grid_address_parse(struct grid_str text, bool allow_unix, bool allow_name, struct grid_address *out);
 bool grid_address_is_ip(const struct grid_address *address);
+bool grid_address_is_loopback(const struct grid_address *address); /* reached from this machine only */
 
 /* A path of the serving config, made absolute. */
 bool grid_config_serving_path(const struct grid_gateway *gateway, struct grid_str path, char *out, size_t out_size);

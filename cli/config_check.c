@@ -80,7 +80,7 @@ bool grid_address_parse(struct grid_str text, bool allow_unix, bool allow_name, 
     return grid_address_is_ip(out) || (allow_name && is_dns_name(out->host));
 }
 
-static bool is_loopback(const struct grid_address *address)
+bool grid_address_is_loopback(const struct grid_address *address)
 {
     struct in_addr v4;
     struct in6_addr v6;
@@ -178,7 +178,7 @@ void grid_config_check_gateway(struct grid_reading *r)
 {
     const struct grid_gateway *gateway = r->out;
     const struct grid_address *admin = &gateway->admin;
-    if (admin->host[0] != '\0' && !admin->is_unix && !is_loopback(admin)) {
+    if (admin->host[0] != '\0' && !admin->is_unix && !grid_address_is_loopback(admin)) {
         grid_reading_refuse(r, "admin",
                             "must be a loopback address or a Unix socket: whoever reaches it can stop the gateway");
     }

@@ -21,7 +21,7 @@
 
 static const struct grid_config_field fields[] = {
     {.path = "listen", .fallback = "0.0.0.0:8080", .accepts = ADDRESS},
-    {.path = "admin", .fallback = "127.0.0.1:9901", .accepts = "the same, on loopback or a Unix socket"},
+    {.path = "admin", .fallback = "127.0.0.1:9901", .accepts = "ADDRESS:PORT on loopback, or unix:/path"},
     {.path = "ops", .fallback = "127.0.0.1:9902", .accepts = ADDRESS},
     {.path = "serving_config_path", .accepts = A_FILE, .hot = true},
     {.path = "serving", .accepts = "the serving config itself, a mapping", .hot = true},

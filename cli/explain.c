@@ -226,17 +226,6 @@ static bool set_scene(struct grid_router *router, const struct options *options,
     return grid_router_refresh(router, 0) == GRID_OK;
 }
 
-/* A new conversation is placed by a rule of its own. */
-static bool starts_conversation(struct grid_str path)
-{
-    static const char create[] = "/v1/conversations";
-    const char *query = path.len > 0 ? memchr(path.ptr, '?', path.len) : NULL;
-    size_t len = query != NULL ? (size_t)(query - path.ptr) : path.len;
-
-    len -= len > 0 && path.ptr[len - 1] == '/';
-    return len == sizeof create - 1 && memcmp(path.ptr, create, len) == 0;
-}
-
 static int decide(struct grid_router *router, const struct options *options, struct grid_str body)
 {
     struct grid_route_options peek = {.peek = true};
@@ -255,9 +244,9 @@ static int decide(struct grid_router *router, const struct options *options, str
         return GRID_EXIT_FAILED;
     }
     grid_route(ticket, &peek, 0, &explained.decision);
-    explained.conversation = starts_conversation(options->path);
-    explained.candidates = grid_query_candidates(router, ticket, 0, &explained.n_candidates);
-    (options->json ? grid_explain_json : grid_explain_words)(&explained);
+    explained.conversation = grid_explain_starts_conversation(options->path);
+    explained.candidates = grid_explain_runs(router, ticket, 0, &explained.n_candidates);
+    (options->json ? grid_explain_as_json : grid_explain_words)(&explained);
     grid_ticket_free(ticket);
     return fflush(stdout) == 0 ? GRID_EXIT_OK : GRID_EXIT_FAILED;
 }

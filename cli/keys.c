@@ -65,7 +65,7 @@ static void print_json(const struct grid_decision *decision, const uint64_t *key
     struct grid_buf out = {.limit = (size_t)1 << 20};
 
     grid_buf_puts(&out, "{");
-    grid_query_put_facts(&out, decision, n);
+    grid_explain_facts(&out, decision, n);
     grid_buf_printf(&out, ",\"blocks\":%zu,\"keys\":", n);
     grid_query_put_keys(&out, keys, n);
     grid_buf_puts(&out, "}\n");

@@ -8,9 +8,7 @@
 
 #include "files.h"
 
-#include <float.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,19 +125,6 @@ enum grid_status grid_query_ticket(struct grid_router *router, const struct grid
     return GRID_OK;
 }
 
-struct grid_candidate *grid_query_candidates(struct grid_router *router, struct grid_ticket *ticket, uint64_t now_ms,
-                                             size_t *out_n)
-{
-    struct grid_candidate *candidates = grid_ticket_candidates(ticket, out_n);
-
-    for (size_t i = 0; grid_ticket_decision(ticket)->blocks != 0 && i < *out_n; i++) {
-        if (candidates[i].run == 0) {
-            candidates[i].run = grid_router_run(router, ticket, candidates[i].cluster, now_ms);
-        }
-    }
-    return candidates;
-}
-
 enum grid_status grid_query_router(uint64_t seed, struct grid_router **out_router)
 {
     static const char plugin[] = "{}";
@@ -165,33 +150,6 @@ enum grid_status grid_query_router(uint64_t seed, struct grid_router **out_route
 }
 
 /* ---- JSON out ------------------------------------------------------------------------------------------------ */
-
-void grid_query_put_number(struct grid_buf *out, double value)
-{
-    char text[40];
-
-    if (!isfinite(value)) {
-        grid_buf_puts(out, "null");
-        return;
-    }
-    for (int digits = DBL_DIG; digits <= DBL_DECIMAL_DIG; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        double back = strtod(text, NULL);
-        if (!(back < value) && !(back > value)) {
-            break;
-        }
-    }
-    grid_buf_puts(out, text);
-}
-
-void grid_query_put_text(struct grid_buf *out, struct grid_str text)
-{
-    if (text.ptr == NULL) {
-        grid_buf_puts(out, "null");
-    } else {
-        grid_buf_json(out, text);
-    }
-}
 
 static bool same_name(const struct grid_header *a, const struct grid_header *b)
 {
@@ -229,39 +187,11 @@ void grid_query_put_headers(struct grid_buf *out, const struct grid_header *head
     grid_buf_puts(out, "}");
 }
 
-void grid_query_put_facts(struct grid_buf *out, const struct grid_decision *decision, size_t n_keys)
-{
-    grid_buf_puts(out, "\"api\":");
-    grid_query_put_text(out, decision->api == GRID_API_NONE ? (struct grid_str){NULL, 0}
-                                                            : grid_query_str(grid_api_name(decision->api)));
-    grid_buf_puts(out, ",\"model\":");
-    grid_query_put_text(out, decision->model);
-    grid_buf_printf(out, ",\"keyed\":%s,\"reason\":", n_keys != 0 ? "true" : "false");
-    grid_query_put_text(out, n_keys != 0 || decision->reason == GRID_REASON_NONE
-                                 ? (struct grid_str){NULL, 0}
-                                 : grid_query_str(grid_reason_name(decision->reason)));
-}
-
 void grid_query_put_keys(struct grid_buf *out, const uint64_t *keys, size_t n)
 {
     grid_buf_puts(out, "[");
     for (size_t i = 0; i < n; i++) {
         grid_buf_printf(out, "%s\"%016" PRIx64 "\"", i != 0 ? "," : "", keys[i]);
-    }
-    grid_buf_puts(out, "]");
-}
-
-void grid_query_put_candidates(struct grid_buf *out, const struct grid_candidate *candidates, size_t n)
-{
-    grid_buf_puts(out, "[");
-    for (size_t i = 0; i < n; i++) {
-        grid_buf_puts(out, i != 0 ? ",{\"site\":" : "{\"site\":");
-        grid_buf_json(out, candidates[i].site);
-        grid_buf_puts(out, ",\"cluster\":");
-        grid_buf_json(out, candidates[i].cluster);
-        grid_buf_printf(out, ",\"admitted\":%s,\"depth\":", candidates[i].admitted ? "true" : "false");
-        grid_query_put_number(out, candidates[i].depth);
-        grid_buf_printf(out, ",\"run\":%" PRIu32 "}", candidates[i].run);
     }
     grid_buf_puts(out, "]");
 }

@@ -2,8 +2,8 @@
  * query.h - one request as the command knows it, and how its facts are printed
  *
  * Story     keys, explain and replay hold a request in memory: a head, perhaps a whole body. This turns it into a
- *           ticket of the core, as the proxy would, and prints numbers, keys, headers and base64 as JSON.
- * Promise   Views in a query are not kept after a call. Numbers print as the shortest text that reads back exactly.
+ *           ticket of the core, as the proxy would, and prints keys, headers and base64 as JSON.
+ * Promise   Views in a query are not kept after a call.
  * Not here  Reading request descriptions (replay_request.c).
  */
 #ifndef GRID_QUERY_H
@@ -24,11 +24,6 @@ struct grid_query {
 enum grid_status grid_query_ticket(struct grid_router *router, const struct grid_query *query,
                                    struct grid_ticket **out_ticket) GRID_MUST_USE;
 
-/* Fills in the runs of candidates that the decision had no need to look up (one site, a forced cluster, a site that
- * admits nothing). After grid_route. */
-struct grid_candidate *grid_query_candidates(struct grid_router *router, struct grid_ticket *ticket, uint64_t now_ms,
-                                             size_t *out_n);
-
 /* A router with default settings and no candidate. The caller frees it with grid_router_free. */
 enum grid_status grid_query_router(uint64_t seed, struct grid_router **out_router) GRID_MUST_USE;
 
@@ -37,16 +32,11 @@ bool grid_query_read(const char *path, char **out_text, size_t *out_len, char *e
 
 struct grid_str grid_query_str(const char *text); /* a view of a C string */
 
-/* JSON. A number that is not finite prints as null, as does text whose ptr is NULL. */
-void grid_query_put_number(struct grid_buf *out, double value);
-void grid_query_put_text(struct grid_buf *out, struct grid_str text);
+/* JSON. */
 void grid_query_put_headers(struct grid_buf *out, const struct grid_header *headers, size_t n);
 void grid_query_put_base64(struct grid_buf *out, struct grid_str bytes); /* with quotes */
 
-/* "api":…,"model":…,"keyed":…,"reason":… of a decision, null where there is none; no comma around. */
-void grid_query_put_facts(struct grid_buf *out, const struct grid_decision *decision, size_t n_keys);
 void grid_query_put_keys(struct grid_buf *out, const uint64_t *keys, size_t n); /* ["16 hex digits",…] */
-void grid_query_put_candidates(struct grid_buf *out, const struct grid_candidate *candidates, size_t n);
 
 /* Strict base64 (RFC 4648, section 4, padded). The caller frees *out_bytes. */
 bool grid_query_from_base64(struct grid_str text, char **out_bytes, size_t *out_len) GRID_MUST_USE;

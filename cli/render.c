@@ -225,11 +225,13 @@ static json_t *main_hcm(const struct grid_gateway *gateway, const char *state_di
     return hcm;
 }
 
-static json_t *ops_hcm(void)
+/* Prompts are pasted into the page only where nobody can read them on the way. */
+static json_t *ops_hcm(const struct grid_gateway *gateway)
 {
+    bool explains = gateway->ops.is_unix || grid_address_is_loopback(&gateway->ops);
     return json_pack("{s:s, s:s, s:[o, o], s:o, s:o}", "@type", TYPE HCM, "stat_prefix", "ops", "http_filters",
-                     module_filter("grid_ops", ""), router_filter(), "http_protocol_options", http1_options(),
-                     "route_config", grid_render_host(NULL, "ops", json_pack("[o]", ops_route())));
+                     module_filter("grid_ops", explains ? "explain" : ""), router_filter(), "http_protocol_options",
+                     http1_options(), "route_config", grid_render_host(NULL, "ops", json_pack("[o]", ops_route())));
 }
 
 static json_t *listener(const char *name, const struct grid_address *address, json_t *hcm, json_t *tls)
@@ -297,7 +299,7 @@ char *grid_render_envoy(const struct grid_gateway *gateway, const char *state_di
     json_t *listeners = json_pack("[o, o]",
                                   listener("main", &gateway->listen, main_hcm(gateway, state_dir),
                                            gateway->tls ? grid_render_downstream_tls(gateway, state_dir) : NULL),
-                                  listener("ops", &gateway->ops, ops_hcm(), NULL));
+                                  listener("ops", &gateway->ops, ops_hcm(gateway), NULL));
     json_t *root =
         json_pack("{s:{s:s, s:s}, s:{s:o}, s:{s:o}, s:{s:{s:{s:s}}}, s:o, s:[o]}", "node", "id", "grid-gateway",
                   "cluster", "grid", "admin", "address", grid_render_address(&gateway->admin), "static_resources",

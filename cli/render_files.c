@@ -13,6 +13,9 @@
 #define TYPE "type.googleapis.com/"
 #define NO_BREAKER 1000000  /* Envoy's 1,024 turns open streams into 503 */
 #define ENGINE_IDLE_MS 4000 /* engines' servers close idle connections after 5 s */
+#define QUIET_S 15 /* a connection that is silent for so long is probed, each PROBE_S, and given up after PROBES */
+#define PROBE_S 5
+#define PROBES 3
 #define FAILURES_TO_EJECT 5
 #define EJECT_MS 5000
 #define LONGEST_EJECT_MS 30000
@@ -82,6 +85,14 @@ static json_t *outliers(void)
         grid_render_duration(LONGEST_EJECT_MS));
 }
 
+/* An answer may be silent for minutes, so only the peer's kernel can say that the host is still there. Without this a
+ * stream to one that lost its power or its network would hang until `timeouts.idle_ms`. */
+static json_t *keepalive(void)
+{
+    return json_pack("{s:{s:i, s:i, s:i}}", "tcp_keepalive", "keepalive_time", QUIET_S, "keepalive_interval", PROBE_S,
+                     "keepalive_probes", PROBES);
+}
+
 static json_t *health_check(const struct grid_serving_health *health)
 {
     return json_pack("[{s:o, s:o, s:o, s:I, s:I, s:{s:o}}]", "timeout", grid_render_duration(health->timeout_ms),
@@ -119,6 +130,7 @@ static json_t *cluster_of(const struct grid_gateway *gateway, const struct grid_
                             breakers(), "outlier_detection", outliers(), "typed_extension_protocol_options",
                             protocol_options(grid_render_credential(gateway, cluster, state_dir)), "common_lb_config",
                             "healthy_panic_threshold", "value", 0.0);
+    json_object_set_new(out, "upstream_connection_options", keepalive());
     if (!all_ip) {
         json_object_set_new(out, "dns_lookup_family", json_string("V4_PREFERRED"));
     }

@@ -171,12 +171,12 @@ static void put_decision(struct grid_replay *replay, struct grid_str id, struct 
     struct grid_buf *out = &replay->out;
     const char *outcome = grid_outcome_name(decision->outcome);
     size_t n;
-    const struct grid_candidate *candidates = grid_query_candidates(replay->router, ticket, replay->now_ms, &n);
+    const struct grid_candidate *candidates = grid_explain_runs(replay->router, ticket, replay->now_ms, &n);
 
     grid_buf_puts(out, "{\"id\":");
-    grid_query_put_text(out, id);
+    grid_buf_text(out, id);
     grid_buf_puts(out, ",");
-    grid_query_put_facts(out, decision, decision->blocks);
+    grid_explain_facts(out, decision, decision->blocks);
     grid_buf_puts(out, ",");
     if (decision->action == GRID_FORWARD) {
         put_forward(out, asked, ticket, decision);
@@ -184,11 +184,11 @@ static void put_decision(struct grid_replay *replay, struct grid_str id, struct 
         put_reply(out, &decision->reply);
     }
     grid_buf_puts(out, ",\"outcome\":");
-    grid_query_put_text(out, outcome[0] != '\0' ? grid_query_str(outcome) : (struct grid_str){NULL, 0});
+    grid_buf_text(out, outcome[0] != '\0' ? grid_query_str(outcome) : (struct grid_str){NULL, 0});
     grid_buf_printf(out, ",\"blocks\":%u,\"candidates\":", (unsigned)decision->blocks);
-    grid_query_put_candidates(out, candidates, n);
+    grid_explain_candidates(out, candidates, n);
     grid_buf_puts(out, ",\"worth\":");
-    grid_query_put_number(out, decision->worth);
+    grid_buf_number(out, decision->worth);
     grid_buf_puts(out, "}");
 }
 
@@ -391,7 +391,7 @@ bool grid_replay_keys(struct grid_replay *replay, json_t *line)
         const uint64_t *keys = grid_ticket_keys(ticket, &n);
         grid_route(ticket, &peek, replay->now_ms, &decision); /* for the reason; whether it has a route is no matter */
         grid_buf_puts(&replay->out, "{");
-        grid_query_put_facts(&replay->out, &decision, n);
+        grid_explain_facts(&replay->out, &decision, n);
         grid_buf_puts(&replay->out, ",\"keys\":");
         grid_query_put_keys(&replay->out, keys, n);
         grid_buf_puts(&replay->out, "}");

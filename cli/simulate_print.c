@@ -205,7 +205,7 @@ void grid_simulate_print_table(const struct grid_simulate_report *report, FILE *
 static void put(struct grid_buf *out, const char *name, double value)
 {
     grid_buf_printf(out, "\"%s\":", name);
-    grid_query_put_number(out, value);
+    grid_buf_number(out, value);
 }
 
 static void put_sites(struct grid_buf *out, const struct grid_simulate_options *grid)
@@ -235,7 +235,7 @@ static void put_run(struct grid_buf *out, const struct grid_simulate_options *gr
     grid_buf_json(out, grid_query_str(r->spec));
     grid_buf_printf(out, ",\"load\":%s", r->load > 0 ? "" : "null");
     if (r->load > 0)
-        grid_query_put_number(out, r->load);
+        grid_buf_number(out, r->load);
     grid_buf_printf(out, ",\"seed\":%llu,\"requests\":%zu,\"answered\":%zu,", (unsigned long long)r->seed, r->n,
                     r->answered);
     for (size_t i = 0; i < N_COLUMNS; i++) {
@@ -253,7 +253,7 @@ static void put_run(struct grid_buf *out, const struct grid_simulate_options *gr
     grid_buf_puts(out, "},\"ttft_percentiles_s\":[");
     for (int i = 1; i < 100; i++) {
         grid_buf_puts(out, i > 1 ? "," : "");
-        grid_query_put_number(out, grid_simulate_quantile(r->ttft_s, r->answered, i / 100.0));
+        grid_buf_number(out, grid_simulate_quantile(r->ttft_s, r->answered, i / 100.0));
     }
     grid_buf_puts(out, "]}");
 }

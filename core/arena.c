@@ -3,6 +3,8 @@
  */
 #include "arena.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,6 +205,33 @@ void grid_buf_json(struct grid_buf *buf, struct grid_str text)
         }
     }
     grid_buf_puts(buf, "\"");
+}
+
+void grid_buf_text(struct grid_buf *buf, struct grid_str text)
+{
+    if (text.ptr == NULL) {
+        grid_buf_puts(buf, "null");
+    } else {
+        grid_buf_json(buf, text);
+    }
+}
+
+void grid_buf_number(struct grid_buf *buf, double value)
+{
+    char text[40];
+
+    if (!isfinite(value)) {
+        grid_buf_puts(buf, "null");
+        return;
+    }
+    for (int digits = DBL_DIG; digits <= DBL_DECIMAL_DIG; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        double back = strtod(text, NULL);
+        if (!(back < value) && !(back > value)) {
+            break;
+        }
+    }
+    grid_buf_puts(buf, text);
 }
 
 void grid_buf_done(struct grid_buf *buf)

@@ -5,9 +5,9 @@
  *           is dropped, the choice is made anew among the sites not tried yet, and the keys are marked there; from
  *           then on the ticket names the site that answers.
  * Promise   Never for a pinned request, and only to a cluster that calls the model the same: the request was changed
- *           for the first one, and there is no other copy of it. The outcome stays what the decision said and is counted
- *           once; what is counted here is the failover and where it went. A ticket may move as often as there are
- *           sites.
+ *           for the first one, and there is no other copy of it. The outcome stays what the decision said and is
+ *           counted once; what is counted here is the failover and where it went. A ticket may move as often as there
+ *           are sites.
  * Source    behaviour.md D.2, O (43).
  * Not here  Whether the site may have seen the request (envoy/pick.c), the choice itself (select.c).
  */

@@ -123,7 +123,7 @@ static void read_transport(struct grid_fields *in, const struct grid_field *fiel
 }
 
 static const struct grid_field route_fields[] = {
-    {.name = "name", .read = read_route_name, .required = true},
+    {.name = "name", .read = read_route_name, .required = true, .accepts = "a name of 1 to 256 bytes"},
     {.name = "transport", .read = read_transport, .null_ok = true, .accepts = "plaintext, tls, mtls, http or https"},
 };
 

@@ -8,6 +8,7 @@
  * Source    behaviour.md H.7, L, O (13, 41, 55).
  */
 #include "filter.h"
+#include "recent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,6 +125,8 @@ static void take_answer(void *envoy, struct grid_filter *filter, const struct an
 {
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
     grid_learn(filter->ticket, head->status, from, grid_module_now_ms(), NULL);
+    if (filter->retries > 0)
+        grid_recent_note(filter->ticket, filter->retries + 1, grid_module_now_ms());
     bool tagged = from == GRID_FROM_SITE && (!end || filter->head_only) &&
                   grid_answer_begin(filter->ticket, head->status, head->type, head->coding);
     filter->tagging = tagged && !filter->head_only;

@@ -67,6 +67,8 @@ void *ON(http_filter_config_new)(void *envoy, struct grid_str name, struct grid_
     if (config) {
         config->kind = ops ? GRID_FILTER_OPS : GRID_FILTER_ROUTE;
         config->metadata = !ops && grid_bridge_same(text, GRID_TEXT("metadata"));
+        if (ops)
+            atomic_store(&grid_module_get()->explains, grid_bridge_same(text, GRID_TEXT("explain")));
     }
     return config;
 }

@@ -37,6 +37,7 @@ struct grid_filter {
     bool tagging;               /* the answer's body goes through the core, piece by piece */
     struct grid_reply failure;
     bool metadata, metadata_written; /* wanted; done for the answer (meta.c) */
+    bool explains_conversation;      /* of a pasted request (explain.c) */
 
     /* of a request that may go on to another site (pick.c) */
     uint64_t number; /* on this thread; 0: not armed */
@@ -63,6 +64,15 @@ void grid_pick_disarm(struct grid_filter *filter); /* before the stream's end */
 /* Answers the stream here; no hook of the answer follows. */
 void grid_filter_reply(void *envoy, struct grid_filter *filter, const struct grid_reply *reply);
 void grid_filter_fail(void *envoy, struct grid_filter *filter, int status);
+
+/* ---- the ops listener (ops.c, explain.c) ------------------------------------------------------------------------ */
+
+#define GRID_OPS_MAX_BODY_BYTES (8ull << 20)
+
+/* The head of a request to the ops listener. True: its body is wanted, for filter->ticket. False: it was answered. */
+bool grid_ops_begin(void *envoy, struct grid_filter *filter, bool end);
+/* Answers once the ticket was shown the body; `shown`: false when there was no memory for it. `cut`: it is longer. */
+void grid_explain_answer(void *envoy, struct grid_filter *filter, bool shown, bool cut);
 
 /* ---- metadata (meta.c) ------------------------------------------------------------------------------------------ */
 

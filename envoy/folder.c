@@ -47,6 +47,14 @@ void grid_module_last_reload(struct grid_module_reload *out_reload)
     pthread_mutex_unlock(&reloads.mutex);
 }
 
+/* The last refusal in front of those before it. */
+static void keep_refusal(struct grid_module_reload *last)
+{
+    memmove(&last->refusals[1], &last->refusals[0], sizeof(last->refusals) - sizeof(last->refusals[0]));
+    last->refusals[0].at_ms = last->refused_ms;
+    memcpy(last->refusals[0].error, last->error, sizeof(last->error));
+}
+
 /* Adds `n` changes, the last of them with that result. */
 static void note_reload(const char *result, struct grid_str error, uint64_t n)
 {
@@ -63,6 +71,7 @@ static void note_reload(const char *result, struct grid_str error, uint64_t n)
     } else if (strcmp(result, "rejected") == 0) {
         reloads.last.refused_ms = reloads.last.at_ms;
         memcpy(reloads.last.refused, reloads.last.error, len + 1);
+        keep_refusal(&reloads.last);
     }
     pthread_mutex_unlock(&reloads.mutex);
 }

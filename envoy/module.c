@@ -8,7 +8,7 @@
  * Threads   Main thread, but for grid_module_get, grid_module_log and grid_module_now_ms.
  * Not here  The files of the configuration (folder.c).
  */
-#include "module.h"
+#include "history.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -108,6 +108,7 @@ static void free_module(struct grid_module *module)
     atomic_store_explicit(&current, NULL, memory_order_release);
     grid_signals_stop();
     grid_health_free();
+    grid_history_free();
     grid_admin_free();
     grid_router_free(module->router);
     grid_serving_free(module->serving);
@@ -204,6 +205,7 @@ static void tick(struct grid_module *module)
     if (grid_router_refresh(module->router, now_ms) != GRID_OK)
         grid_module_log(ENVOY_LOG_WARN, "no memory for a new order of the sites; the old one stays");
     grid_health_refresh(module, now_ms);
+    grid_history_tick(module, now_ms);
     grid_admin_sync(module);
     ENVOY(bootstrap_extension_timer_enable)(module->tick_timer, TICK_MS);
 }

@@ -33,6 +33,7 @@ struct grid_module {
     uint64_t handled_ms;              /* when the last change was taken or refused */
     _Atomic bool ready;               /* first configuration applied, every cluster polled or timed out */
     _Atomic bool draining;
+    _Atomic bool explains; /* the ops listener takes requests to explain (explain.c) */
 };
 
 /* The module, or NULL before the bootstrap extension is configured. Any thread. */
@@ -44,6 +45,12 @@ uint64_t grid_module_now_ms(void);
 /* Writes one line to Envoy's log. Never given text of a request. */
 void grid_module_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+enum { GRID_MODULE_REFUSALS = 5 };
+struct grid_module_refusal {
+    uint64_t at_ms; /* 0: none */
+    char error[512];
+};
+
 /* The last change of the configuration, copied for a page. Any thread. */
 struct grid_module_reload {
     const char *result; /* "applied", "reused", "rejected" */
@@ -52,6 +59,7 @@ struct grid_module_reload {
     char error[512];                           /* of a rejected one, else "" */
     uint64_t revision, applied_ms, refused_ms; /* applied so far; when the last of each kind was, 0: never */
     char refused[512];                         /* why the last refusal was */
+    struct grid_module_refusal refusals[GRID_MODULE_REFUSALS]; /* the last ones, the newest first */
 };
 void grid_module_last_reload(struct grid_module_reload *out_reload);
 
@@ -102,9 +110,5 @@ void grid_admin_free(void);
 /* Any thread. */
 void grid_admin_metrics(struct grid_module *module, struct grid_buf *out);
 void grid_admin_snapshot(struct grid_module *module, struct grid_buf *out);
-
-/* ---- ops.c: the pages of the ops listener --------------------------------------------------------------------- */
-
-void grid_ops_answer(struct grid_module *module, void *stream);
 
 #endif

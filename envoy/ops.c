@@ -2,13 +2,14 @@
  * ops.c - the pages of the ops listener, answered by the filter `grid_ops`
  *
  * Story     People and scrapes may read here what the admin listener is too powerful to be opened for: /metrics,
- *           /ready, /livez, /grid and a page in plain text.
- * Promise   Read only. Nothing on a page comes from a request's text. A page of some other origin cannot read them in
- *           a visitor's browser: not by asking across origins, and not under a name of its own that leads here (DNS
- *           rebinding). Clients that are no browser may use any name.
+ *           /ready, /livez, /grid, a page for people at /, and what would become of a request that they paste.
+ * Promise   Nothing here changes anything, and nothing on a page comes from a request's text. A page of some other
+ *           origin cannot read them in a visitor's browser: not by asking across origins, and not under a name of its
+ *           own that leads here (DNS rebinding). Clients that are no browser may use any name.
  * Threads   Any worker.
+ * Not here  The pasted request (explain.c), the page itself (envoy/page/).
  */
-#include "filter.h"
+#include "ops.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,8 +17,10 @@
 
 enum { MAX_PAGE_BYTES = 16 << 20 };
 
+#define TEXT_TYPE "text/plain; charset=utf-8"
+
 struct page {
-    const char *type;
+    const char *type, *allow;
     int status;
     struct grid_buf body;
 };
@@ -69,7 +72,7 @@ static void front(struct grid_module *module, struct page *page)
     grid_buf_puts(&page->body, "Grid Gateway\n\n");
     list_sites(module, &page->body);
     grid_buf_puts(&page->body, "\n/metrics  counters and gauges, Prometheus\n"
-                               "/grid     sites, settings and the last reload, JSON\n"
+                               "/grid     sites, settings, the last decisions and the last reload, JSON\n"
                                "/ready    200 when it takes requests\n"
                                "/livez    200 while it runs\n");
 }
@@ -148,16 +151,22 @@ static struct grid_str without_query(struct grid_str path)
     return (struct grid_str){path.ptr, mark ? (size_t)(mark - path.ptr) : path.len};
 }
 
+static bool reads(struct grid_str method)
+{
+    return grid_bridge_same(method, GRID_TEXT("GET")) || grid_bridge_same(method, GRID_TEXT("HEAD"));
+}
+
 static void write_page(struct grid_module *module, struct grid_str method, struct grid_str path, struct page *page)
 {
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
         if (!grid_bridge_same(path, grid_bridge_text(pages[i].path)))
             continue;
-        if (grid_bridge_same(method, GRID_TEXT("GET")) || grid_bridge_same(method, GRID_TEXT("HEAD"))) {
+        if (reads(method)) {
             pages[i].write(module, page);
             return;
         }
         page->status = 405;
+        page->allow = "GET, HEAD";
         grid_buf_puts(&page->body, "only GET and HEAD\n");
         return;
     }
@@ -165,26 +174,75 @@ static void write_page(struct grid_module *module, struct grid_str method, struc
     grid_buf_puts(&page->body, "no such page; / lists them\n");
 }
 
-void grid_ops_answer(struct grid_module *module, void *stream)
+/* What a browser may do with an answer: show it, alone, with nothing in it that comes from elsewhere. */
+#define PAGE_POLICY                                                                                                    \
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "   \
+    "form-action 'none'; frame-ancestors 'none'"
+
+void grid_ops_send(void *envoy, int status, const char *type, const char *allow, struct grid_str body)
 {
-    struct page page = {.type = "text/plain; charset=utf-8", .status = 200, .body = {.limit = MAX_PAGE_BYTES}};
-    struct grid_str method = header(stream, ":method"), path = header(stream, ":path");
-    if (is_foreign(stream)) {
-        page.status = 403;
-        grid_buf_puts(&page.body, "a browser may read this under an address, localhost or a local name only\n");
-    } else {
-        write_page(module, method, without_query(path), &page);
-    }
-    struct grid_header headers[] = {{GRID_TEXT("content-type"), grid_bridge_text(page.type)},
+    struct grid_header headers[] = {{GRID_TEXT("content-type"), grid_bridge_text(type)},
                                     {GRID_TEXT("cache-control"), GRID_TEXT("no-store")},
+                                    {GRID_TEXT("vary"), GRID_TEXT("accept")},
                                     {GRID_TEXT("x-content-type-options"), GRID_TEXT("nosniff")},
-                                    {GRID_TEXT("allow"), GRID_TEXT("GET, HEAD")}};
-    size_t n = sizeof(headers) / sizeof(headers[0]) - (page.status == 405 ? 0 : 1);
-    struct grid_str body = {page.body.ptr, page.body.len};
-    if (page.body.failed) {
-        page.status = 500;
-        body = GRID_TEXT("no memory for the page\n");
-    }
-    ENVOY(http_send_response)(stream, (uint32_t)page.status, headers, n, body, GRID_TEXT("grid_ops"));
+                                    {GRID_TEXT("content-security-policy"), GRID_TEXT(PAGE_POLICY)},
+                                    {GRID_TEXT("x-frame-options"), GRID_TEXT("DENY")},
+                                    {GRID_TEXT("referrer-policy"), GRID_TEXT("no-referrer")},
+                                    {GRID_TEXT("cross-origin-opener-policy"), GRID_TEXT("same-origin")},
+                                    {GRID_TEXT("cross-origin-resource-policy"), GRID_TEXT("same-origin")},
+                                    {GRID_TEXT("allow"), grid_bridge_text(allow)}};
+    size_t n = sizeof(headers) / sizeof(headers[0]) - (allow ? 0 : 1);
+    ENVOY(http_send_response)(envoy, (uint32_t)status, headers, n, body, GRID_TEXT("grid_ops"));
+}
+
+static void send_page(struct grid_module *module, void *envoy, struct grid_str method, struct grid_str path)
+{
+    struct page page = {.type = TEXT_TYPE, .status = 200, .body = {.limit = MAX_PAGE_BYTES}};
+    write_page(module, method, path, &page);
+    if (page.body.failed)
+        grid_ops_send(envoy, 500, TEXT_TYPE, NULL, GRID_TEXT("no memory for the page\n"));
+    else
+        grid_ops_send(envoy, page.status, page.type, page.allow, (struct grid_str){page.body.ptr, page.body.len});
     grid_buf_done(&page.body);
+}
+
+/* A part of the page for people; for "/" only when it is a browser that asks. */
+static const struct grid_asset *find_asset(void *envoy, struct grid_str path)
+{
+    bool html = grid_bridge_mentions(header(envoy, "accept"), GRID_TEXT("text/html"));
+    for (size_t i = 0; i < grid_n_assets; i++) {
+        bool front_page = strcmp(grid_assets[i].path, "/") == 0;
+        if (grid_bridge_same(path, grid_bridge_text(grid_assets[i].path)) && (html || !front_page))
+            return &grid_assets[i];
+    }
+    return NULL;
+}
+
+/* The path that follows GRID_EXPLAIN_PATH, with its query; {NULL, 0} for another page. */
+static struct grid_str explained_path(struct grid_str path)
+{
+    struct grid_str head = GRID_TEXT(GRID_EXPLAIN_PATH "/");
+    if (!grid_bridge_starts(path, head))
+        return (struct grid_str){NULL, 0};
+    return (struct grid_str){path.ptr + head.len - 1, path.len - head.len + 1};
+}
+
+bool grid_ops_begin(void *envoy, struct grid_filter *filter, bool end)
+{
+    struct grid_str method = header(envoy, ":method"), path = header(envoy, ":path");
+    struct grid_str explained = explained_path(path);
+    path = without_query(path);
+    const struct grid_asset *asset = reads(method) ? find_asset(envoy, path) : NULL;
+    if (is_foreign(envoy))
+        grid_ops_send(envoy, 403, TEXT_TYPE, NULL,
+                      GRID_TEXT("a browser may read this under an address, localhost or a local name only\n"));
+    else if (explained.len > 0 && !grid_bridge_same(method, GRID_TEXT("POST")))
+        grid_ops_send(envoy, 405, TEXT_TYPE, "POST", GRID_TEXT("only POST, with the body of a request\n"));
+    else if (explained.len > 0)
+        return grid_explain_begin(envoy, filter, explained, end);
+    else if (asset)
+        grid_ops_send(envoy, 200, asset->type, NULL, asset->text);
+    else
+        send_page(filter->module, envoy, method, path);
+    return false;
 }

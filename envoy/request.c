@@ -9,6 +9,7 @@
  * Not here  Choosing (core, pick.c), the answer (answer.c).
  */
 #include "filter.h"
+#include "recent.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,6 +41,7 @@ static bool decide(void *envoy, struct grid_filter *filter, uint64_t bytes)
     grid_pick_decide(envoy, filter);
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
     filter->stage = GRID_FILTER_DECIDED;
+    grid_recent_note(filter->ticket, 1, grid_module_now_ms());
     if (grid_bridge_forwarded(decision)) {
         change_head(envoy, filter, decision);
         grid_pick_arm(envoy, filter, bytes);
@@ -107,7 +109,10 @@ int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
     struct grid_filter *filter = stream;
     if (filter->kind == GRID_FILTER_OPS) {
         filter->stage = GRID_FILTER_REPLIED;
-        grid_ops_answer(filter->module, envoy);
+        if (grid_ops_begin(envoy, filter, end)) {
+            filter->stage = GRID_FILTER_BODY;
+            ENVOY(http_set_buffer_limit)(envoy, GRID_OPS_MAX_BODY_BYTES + BUFFER_SLACK);
+        }
         return ENVOY_HEADERS_STOP;
     }
     if (!start_ticket(envoy, filter, end)) {
@@ -142,6 +147,12 @@ static uint64_t body_bytes(void *envoy, const struct grid_body *parts)
     return bytes;
 }
 
+static uint64_t most_bytes(const struct grid_filter *filter)
+{
+    uint64_t most = grid_ticket_max_body(filter->ticket);
+    return filter->kind == GRID_FILTER_OPS && most > GRID_OPS_MAX_BODY_BYTES ? GRID_OPS_MAX_BODY_BYTES : most;
+}
+
 /* Leaves no more than `limit` bytes: how the body was cut in pieces must not decide. Returns the slices left. */
 static size_t cut_at(struct grid_str *slices, size_t n, uint64_t limit)
 {
@@ -172,7 +183,7 @@ static bool show_body(void *envoy, struct grid_filter *filter, const struct grid
             n += counts[i];
     }
     if (cut)
-        n = cut_at(slices, n, grid_ticket_max_body(filter->ticket));
+        n = cut_at(slices, n, most_bytes(filter));
     grid_ticket_body(filter->ticket, slices, n, cut);
     if (slices != room)
         free(slices);
@@ -229,6 +240,11 @@ static bool is_broken(const struct grid_filter *filter)
 static bool finish_body(void *envoy, struct grid_filter *filter, const struct grid_body *parts, bool cut)
 {
     bool good = show_body(envoy, filter, parts, cut);
+    if (filter->kind == GRID_FILTER_OPS) {
+        filter->stage = GRID_FILTER_REPLIED;
+        grid_explain_answer(envoy, filter, good, cut);
+        return false;
+    }
     if (good && !decide(envoy, filter, cut ? UINT64_MAX : body_bytes(envoy, parts)))
         return false;
     bool broken = good && is_broken(filter);
@@ -246,7 +262,7 @@ int ON(http_filter_request_body)(void *envoy, void *stream, bool end)
     if (filter->stage != GRID_FILTER_BODY)
         return ENVOY_BODY_CONTINUE;
     struct grid_body parts = parts_of(envoy, true);
-    bool over = body_bytes(envoy, &parts) > grid_ticket_max_body(filter->ticket);
+    bool over = body_bytes(envoy, &parts) > most_bytes(filter);
     if (!over && !end)
         return ENVOY_BODY_STOP_AND_BUFFER;
     return finish_body(envoy, filter, &parts, over) ? ENVOY_BODY_CONTINUE : ENVOY_BODY_STOP;
@@ -261,6 +277,6 @@ int ON(http_filter_request_trailers)(void *envoy, void *stream)
         return ENVOY_TRAILERS_CONTINUE;
     filter->decoded = was_decoded(envoy);
     struct grid_body parts = parts_of(envoy, false);
-    bool over = body_bytes(envoy, &parts) > grid_ticket_max_body(filter->ticket);
+    bool over = body_bytes(envoy, &parts) > most_bytes(filter);
     return finish_body(envoy, filter, &parts, over) ? ENVOY_TRAILERS_CONTINUE : ENVOY_TRAILERS_STOP;
 }

@@ -2,11 +2,12 @@
  * snapshot.c - the present state as JSON, the page /grid
  *
  * Story     Sites with their admission, health, queue and what is believed of their caches; outcomes so far, polls,
- *           settings, and what became of changes of the configuration.
+ *           settings, what became of changes of the configuration, the last decisions and the last minutes.
  * Promise   Counts and settings only: no key, no prompt, no secret.
  * Threads   Any.
  */
-#include "module.h"
+#include "history.h"
+#include "recent.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -91,7 +92,13 @@ static void put_reload(struct grid_buf *out, uint64_t now_ms)
     } else {
         grid_buf_puts(out, "null");
     }
-    grid_buf_puts(out, "}");
+    grid_buf_puts(out, ",\"refusals\":[");
+    for (size_t i = 0; i < GRID_MODULE_REFUSALS && last.refusals[i].at_ms > 0; i++) {
+        grid_buf_printf(out, "%s{\"age_ms\":%llu,\"error\":", i ? "," : "", age_of(last.refusals[i].at_ms, now_ms));
+        grid_buf_json(out, grid_bridge_text(last.refusals[i].error));
+        grid_buf_puts(out, "}");
+    }
+    grid_buf_puts(out, "]}");
 }
 
 /* Counters of a process' life, by what stands between the braces of their series. */
@@ -149,5 +156,9 @@ void grid_admin_snapshot(struct grid_module *module, struct grid_buf *out)
     put_settings(module, out);
     grid_buf_puts(out, ",\"reload\":");
     put_reload(out, now_ms);
+    grid_buf_printf(out, ",\"explain\":%s,\"history\":", atomic_load(&module->explains) ? "true" : "false");
+    grid_history_json(out);
+    grid_buf_puts(out, ",\"recent\":");
+    grid_recent_json(out, now_ms);
     grid_buf_puts(out, "}\n");
 }

@@ -47,6 +47,9 @@ void grid_buf_put(struct grid_buf *buf, const void *bytes, size_t len);
 void grid_buf_puts(struct grid_buf *buf, const char *text);
 void grid_buf_printf(struct grid_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void grid_buf_json(struct grid_buf *buf, struct grid_str text); /* as a JSON string with quotes; bad UTF-8 as U+FFFD */
+void grid_buf_text(struct grid_buf *buf, struct grid_str text); /* the same; null when ptr is NULL */
+/* As the shortest JSON number that reads back exactly; null when it is not finite. */
+void grid_buf_number(struct grid_buf *buf, double value);
 void grid_buf_done(struct grid_buf *buf);
 
 /* ---- errors of settings -------------------------------------------------------------------------------------- */

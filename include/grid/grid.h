@@ -345,6 +345,35 @@ void grid_wipe(void *memory, size_t bytes);
 uint64_t grid_record_seed(struct grid_str secret);
 void grid_record_keys(struct grid_str secret, uint64_t *keys, size_t n);
 
+/* ---- a decision, explained (core/explain.c) ------------------------------------------------------------------- */
+
+/* After grid_route, with `peek` when nothing is sent. */
+struct grid_explained {
+    struct grid_settings settings;
+    struct grid_decision decision;
+    bool conversation; /* it starts one */
+    const struct grid_candidate *candidates;
+    size_t n_candidates;
+};
+
+/* The candidates, with the runs that the decision had no need to look up (one site, a forced cluster, a site that
+ * admits nothing). Owned by the ticket. */
+struct grid_candidate *grid_explain_runs(struct grid_router *router, struct grid_ticket *ticket, uint64_t now_ms,
+                                         size_t *out_n);
+bool grid_explain_starts_conversation(struct grid_str path);
+void grid_explain_why(const struct grid_explained *explained, struct grid_buf *out);
+void grid_explain_flip(const struct grid_explained *explained, struct grid_buf *out); /* what would change it */
+/* Did the gate compare the holder with another site? And: the holder's depth above which the request goes by load;
+ * INFINITY when none would do it, NAN without a gate. */
+bool grid_explain_gate_asked(const struct grid_decision *decision);
+double grid_explain_flip_depth(const struct grid_decision *decision);
+void grid_explain_depth(struct grid_buf *out, double depth); /* a number, or "unmeasured" */
+/* One JSON object. Its parts, without a comma around: "api":..,"model":..,"keyed":..,"reason":.. (null where there is
+ * none), and the list of candidates. */
+void grid_explain_json(const struct grid_explained *explained, struct grid_buf *out);
+void grid_explain_facts(struct grid_buf *out, const struct grid_decision *decision, size_t n_keys);
+void grid_explain_candidates(struct grid_buf *out, const struct grid_candidate *candidates, size_t n);
+
 /* ---- looking ------------------------------------------------------------------------------------------------- */
 
 struct grid_site_view {

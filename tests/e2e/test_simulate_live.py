@@ -1,8 +1,9 @@
 """The simulation beside the real thing: the same conversations through Envoy and simulated engines, and through `simulate`.
 
-What is compared is the share of prompt tokens that needed no prefill, as the engines report it to the clients. Conversations are long, share
-little and come in groups that queue, so that they begin at different sites; the sites are mostly idle, and a conversation's next turn waits
-for the answer to the last. A busy machine then moves times but not the share, and where turns go by chance most of it is lost.
+What is compared is the share of prompt tokens that needed no prefill, as the engines report it to the clients. Conversations
+are long, share little and come in groups that queue, so that they begin at different sites; the sites are mostly idle, and a
+conversation's next turn waits for the answer to the last. A busy machine then moves times but not the share, and where turns
+go by chance most of it is lost.
 """
 import concurrent.futures
 import json

@@ -7,7 +7,8 @@
     load.close('name of the case')      # the gateway's counters and its log must say what the clients saw
     load.judge('east', {'503'}, since)  # every failed request was there, then, and failed so
 
-A request is known by its id, which is in the gateway's log too: so the log tells where a request was that brought its client no header.
+A request is known by its id, which is in the gateway's log too: so the log tells where a request was that brought its
+client no header.
 """
 import collections
 import contextlib

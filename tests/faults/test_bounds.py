@@ -37,7 +37,8 @@ def fill(grid, name, prompts):
     with httpx.Client(base_url=grid.url, timeout=60) as client:
         for _ in range(prompts):
             body = '{"model":"llama","max_tokens":1,"messages":[{"role":"user","content":"%s"}]}' % os.urandom(67000).hex()
-            answer = client.post('/v1/chat/completions', content=body, headers={'content-type': 'application/json', 'x-model': name})
+            answer = client.post('/v1/chat/completions', content=body,
+                                 headers={'content-type': 'application/json', 'x-model': name})
             assert (answer.status_code, answer.headers['x-grid-backend']) == (200, name), answer.text
 
 

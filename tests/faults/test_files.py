@@ -1,4 +1,7 @@
-"""Files that change under load: the serving config in every way, keys of tags, certificates, a full disk. No request fails of it."""
+"""Files that change under load: the serving config in every way, keys of tags, certificates, a full disk.
+
+No request fails of it, but where a site itself is out of reach.
+"""
 import errno
 import json
 import os
@@ -28,7 +31,8 @@ def test_half_empty_and_deleted():
         good = read(path)
         with Load(grid) as load:
             for bad in (good[:len(good) // 2], '', None, '{"candidates": 7}'):
-                load.in_force('the refusal of %.20r' % bad, lambda b=bad: os.remove(path) if b is None else put(path, b), 'rejected')
+                load.in_force('the refusal of %.20r' % bad,
+                              lambda b=bad: os.remove(path) if b is None else put(path, b), 'rejected')
                 load.more(30)
                 put(path, good)
                 load.more(30)

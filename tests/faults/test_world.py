@@ -185,12 +185,21 @@ def test_packets_are_lost(wire):
 def test_a_partition(wire):
     with behind(wire) as grid:
         with Load(grid) as load:
+            # A request that the site has and is silent about: its connection ends for want of an answer to TCP's probes.
+            grid.sites['east'].fault(delay_ms=600000, path='/v1/completions')
+            received, answers = grid.sites['east'].state()['received'], []
+            silent = threading.Thread(target=lambda: answers.append(load.ask('POST', '/v1/completions', {
+                'model': MODELS['east'], 'prompt': 'hello'}, affinity=True)))
+            silent.start()
+            eventually(lambda: grid.sites['east'].state()['received'] > received + 20, what='the site to have it')
             since = time.monotonic()
             wire.loss = 1.0
             eventually(lambda: grid.metrics()[HEALTHY] == 0, what='it to be seen')
             seen = time.monotonic()
             eventually(lambda: any(s.outcome == 'timeout' for s in list(load.seen)), what='the patience of clients to end')
             load.more(150)
+            silent.join(60)
+            assert answers and (answers[0].status_code, answers[0].headers['x-grid-site']) == (503, 'east')
             wire.loss = 0.0
             eventually(lambda: load.probe('east')[1] == 'east', 60, 'a request there again')
             load.more(60)

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(ROOT, 'tests', 'e2e'))
 from grid import eventually, free_port  # noqa: E402
 
 # Known and meant; anything else of lintian's errors and warnings fails.
-KNOWN_TAGS = {'no-manual-page'}
+KNOWN_TAGS = set()
 
 
 @pytest.fixture(scope='module')
@@ -31,7 +31,9 @@ def test_contents(package):
     for path in ('/usr/lib/grid-gateway/grid-gateway', '/usr/lib/grid-gateway/envoy'):
         assert modes[path] == ('-rwxr-xr-x', 'root/root')
     for path in ('/usr/lib/grid-gateway/libgrid_site_route.so', '/lib/systemd/system/grid-gateway.service',
-                 '/etc/grid-gateway/gateway.yaml', '/etc/grid-gateway/serving.yaml', '/usr/share/doc/grid-gateway/copyright'):
+                 '/etc/grid-gateway/gateway.yaml', '/etc/grid-gateway/serving.yaml', '/usr/share/doc/grid-gateway/copyright',
+                 '/usr/share/man/man1/grid-gateway.1.gz', '/usr/share/man/man5/grid-gateway-config.5.gz',
+                 '/usr/share/man/man5/grid-gateway-serving.5.gz'):
         assert modes[path] == ('-rw-r--r--', 'root/root'), path
     assert run('dpkg-deb', '-f', package, 'Version').strip() == VERSION
 

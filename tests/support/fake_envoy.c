@@ -374,7 +374,7 @@ bool fake_start(const char *extension_config)
     extension = ON(bootstrap_extension_new)(module, &envoy_token);
     fake_specifier = ON(cluster_specifier_config_new)(&envoy_token, text_of("grid"), text_of(""));
     fake_filter_configs[0] = ON(http_filter_config_new)(&envoy_token, text_of("grid_site_route"), text_of(""));
-    fake_filter_configs[1] = ON(http_filter_config_new)(&envoy_token, text_of("grid_ops"), text_of(""));
+    fake_filter_configs[1] = ON(http_filter_config_new)(&envoy_token, text_of("grid_ops"), text_of("explain"));
     ON(bootstrap_extension_server_initialized)(&envoy_token, extension);
     return fake_specifier && fake_filter_configs[0] && fake_filter_configs[1];
 }

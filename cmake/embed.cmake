@@ -1,0 +1,20 @@
+# Writes a C source with the page of the ops listener in it, byte for byte.
+#     cmake -D OUT=page.c -D "FILES=index.html;grid.css;…" -P cmake/embed.cmake
+set(types ".html=text/html" ".css=text/css" ".js=text/javascript" ".svg=image/svg+xml")
+set(arrays "")
+set(rows "")
+foreach(file IN LISTS FILES)
+    get_filename_component(name ${file} NAME)
+    get_filename_component(ending ${file} LAST_EXT)
+    string(MAKE_C_IDENTIFIER ${name} symbol)
+    file(READ ${file} bytes HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+    set(type "${types}")
+    list(FILTER type INCLUDE REGEX "^\\${ending}=")
+    string(REPLACE "${ending}=" "" type "${type}")
+    string(REGEX REPLACE "^index\\.html$" "" path ${name})
+    string(APPEND arrays "static const unsigned char ${symbol}[] = {${bytes}};\n")
+    string(APPEND rows "    {\"/${path}\", \"${type}; charset=utf-8\", {(const char *)${symbol}, sizeof(${symbol})}},\n")
+endforeach()
+file(WRITE ${OUT} "/* Made from envoy/page/ by cmake/embed.cmake. */\n#include \"envoy/ops.h\"\n\n${arrays}
+const struct grid_asset grid_assets[] = {\n${rows}};\nconst size_t grid_n_assets = sizeof(grid_assets) / sizeof(grid_assets[0]);\n")
