@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup build demo test faults soak engine-test bench fuzz lint format coverage clean
+.PHONY: help setup build demo test faults soak engine-test bench bench-peers fuzz lint format coverage clean
 .PHONY: setup-ship setup-page dist deb chart-test rootfs-test watch-test page-test test-ship docs docs-test
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo 'make soak    mixed traffic for SOAK_SECONDS (1800): memory, descriptors and counters over a long time'
 	@echo 'make engine-test  the gateway in front of two real engines (vllm on the CPU); installs 5 GB under build/engine'
 	@echo 'make bench   the figures, as ratios from one run'
+	@echo 'make bench-peers  ours beside Envoy, nginx, HAProxy and routers that know prefix caches, in one run'
 	@echo 'make fuzz    each fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make lint    format, layers, style, clang-tidy'
 	@echo 'make format  rewrite the sources by .clang-format'
@@ -60,6 +61,12 @@ engine-test: build
 bench: build
 	@scripts/build release
 	@tests/bench/run
+
+# Routers from packages, installed by the script; not in CI.
+bench-peers: setup build
+	@scripts/setup-peers
+	@scripts/build release
+	@.venv/bin/python tests/bench/peers
 
 fuzz: setup
 	@scripts/build fuzz

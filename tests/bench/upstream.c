@@ -1,8 +1,8 @@
 /*
  * upstream.c - the cheapest site there is, for measuring what stands in front of it
  *
- * Usage: bench_upstream PORT. Answers every request on 127.0.0.1:PORT with the same small chat completion, and
- * /metrics with an empty queue. One thread, epoll, keep-alive, bodies by Content-Length or chunked; nothing is parsed
+ * Usage: bench_upstream PORT. Answers every request on 127.0.0.1:PORT with the same small chat completion,
+ * /metrics with an empty queue and /v1/models with one model. One thread, epoll, keep-alive, bodies by Content-Length or chunked; nothing is parsed
  * beyond that.
  */
 #include <arpa/inet.h>
@@ -25,6 +25,8 @@ static const char chat[] =
     "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"llama\",\"choices\":[{\"index\":0,"
     "\"message\":{\"role\":\"assistant\",\"content\":\"Yes.\"},\"finish_reason\":\"stop\"}],\"usage\":{"
     "\"prompt_tokens\":10,\"completion_tokens\":2,\"total_tokens\":12}}";
+static const char models[] =
+    "{\"object\":\"list\",\"data\":[{\"id\":\"llama\",\"object\":\"model\",\"owned_by\":\"bench\"}]}";
 static const char metrics[] = "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting 0\n";
 
 struct connection {
@@ -38,8 +40,8 @@ struct connection {
 static void answer(struct connection *c)
 {
     char out[1024];
-    bool scrape = strncmp(c->head, "GET /metrics", 12) == 0;
-    const char *body = scrape ? metrics : chat;
+    bool scrape = strncmp(c->head, "GET /metrics", 12) == 0, list = strncmp(c->head, "GET /v1/models", 14) == 0;
+    const char *body = scrape ? metrics : list ? models : chat;
     int n = snprintf(out, sizeof out, "HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %zu\r\n\r\n%s",
                      scrape ? "text/plain" : "application/json", strlen(body), body);
     if (n > 0 && send(c->fd, out, (size_t)n, MSG_NOSIGNAL) != n)

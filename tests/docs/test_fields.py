@@ -15,6 +15,7 @@ import grid as e2e  # noqa: E402
 # Another value than the default for every field of the gateway's file that waits for a restart; None: see there.
 OTHER = {
     'listen': '127.0.0.1:1', 'admin': '127.0.0.1:2', 'ops': '127.0.0.1:3', 'max_body_bytes': 1000, 'max_heap_bytes': 1 << 40,
+    'failover_max_body_bytes': 1000,
     'max_connections': 1000, 'concurrency': 2, 'timeouts.request_body_ms': 1000, 'timeouts.idle_ms': 1000, 'timeouts.total_ms': 99000,
     'access_log': True, 'log_level': 'error', 'role': None, 'tls': None,
     'http_filters_before': [{'name': 'a', 'typed_config': {'@type': 'type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer',

@@ -72,7 +72,7 @@ def test_each_verb_explains_itself(verb):
 def test_make_help_names_every_target():
     text = (ROOT / 'Makefile').read_text()
     targets = {t for line in re.findall(r'^\.PHONY: (.*)$', text, re.M) for t in line.split()} - {'help'}
-    told = subprocess.run(['make', 'help'], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(['make', '--no-print-directory', 'help'], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     named = {t for line in told.splitlines() for t in re.match(r'make ((?:[\w-]+, )*[\w-]+)', line).group(1).split(', ')}
     assert named == targets
 

@@ -538,7 +538,7 @@ def test_answers_without_a_body(grid, site, client):
     assert client.delete(path).status_code == 204
     says(site, b'HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n')
     answer = client.head(path)
-    assert answer.status_code == 200 and answer.headers['content-length'] == '999'
+    assert answer.status_code == 200 and 'content-length' not in answer.headers      # of a body that would be longer
     says(site, b'HTTP/1.1 100 Continue\r\n\r\n' + whole(CREATED.replace(b'@', b'')))
     assert client.get(path).content == CREATED.replace(b'@', TAG)
 

@@ -169,7 +169,11 @@ void ENVOY(http_send_response)(void *stream, uint32_t status, const struct grid_
     if (s->reply_status != 0)
         abort(); /* one answer a stream */
     s->reply_status = (int)status;
-    s->reply_body = strndup(body.len ? body.ptr : "", body.len);
+    s->reply_body = malloc(body.len + 1); /* the view may end with what it is of, so no strndup */
+    if (!s->reply_body)
+        abort();
+    memcpy(s->reply_body, body.len ? body.ptr : "", body.len);
+    s->reply_body[body.len] = 0;
     snprintf(s->reply_details, sizeof(s->reply_details), "%.*s", (int)details.len, details.ptr);
     for (size_t i = 0; i < n; i++)
         add_header(&s->reply_headers, headers[i].name, headers[i].value);
