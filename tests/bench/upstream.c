@@ -1,9 +1,9 @@
 /*
  * upstream.c - the cheapest site there is, for measuring what stands in front of it
  *
- * Usage: bench_upstream PORT. Answers every request on 127.0.0.1:PORT with the same small chat completion, /metrics
- * with an empty queue and /v1/models with one model. One thread, epoll, keep-alive, bodies by Content-Length or chunked;
- * nothing is parsed beyond that.
+ * Usage: bench_upstream PORT. Answers every request on 127.0.0.1:PORT with the same small chat completion,
+ * /metrics with an empty queue and /v1/models with one model. One thread, epoll, keep-alive, bodies by
+ * Content-Length or chunked; nothing is parsed beyond that.
  */
 #include <arpa/inet.h>
 #include <errno.h>
