@@ -86,14 +86,15 @@ class Site:
 
 class Grid:
     """Sites and a gateway. Settings of prefix_affinity, of the gateway's file and of the serving config may be given, and of `run`
-    its options, what it is started by, and its environment."""
+    its options, what it is started by, and its environment. `apart`: standard error has a file of its own, `errors`, so that no
+    line of it gets between two parts of a long one of the access log."""
 
     def __init__(self, sites=('east', 'west'), affinity=None, gateway=None, serving=None, site_options=('--prefill-tps',
-                 '1000000', '--decode-tps', '5000'), admission=None, clusters=None, options=(), wrap=(), env=None):
+                 '1000000', '--decode-tps', '5000'), admission=None, clusters=None, options=(), wrap=(), env=None, apart=False):
         self.names, self.affinity = sites, dict({'exploration': 0}, **(affinity or {}))
         self.gateway_extra, self.serving_extra = gateway or {}, serving or {}
         self.site_options, self.admission, self.cluster_extra = site_options, admission or {}, clusters or {}
-        self.options, self.wrap, self.env = options, wrap, dict(os.environ, **(env or {}))
+        self.options, self.wrap, self.env, self.apart = options, wrap, dict(os.environ, **(env or {})), apart
 
     def __enter__(self):
         self.stack = contextlib.ExitStack()
@@ -120,9 +121,11 @@ class Grid:
             'ops': '127.0.0.1:%d' % self.ops_port, 'concurrency': 1,
             'serving_config_path': os.path.join(self.folder, 'serving.json'),
             'grid_site_route': {'prefix_affinity': self.affinity}}, **self.gateway_extra))
-        self.log = self.stack.enter_context(open(os.path.join(self.folder, 'gateway.log'), 'w+', encoding='utf-8'))
+        self.log = self.errors = self.stack.enter_context(open(os.path.join(self.folder, 'gateway.log'), 'w+', encoding='utf-8'))
+        if self.apart:
+            self.errors = self.stack.enter_context(open(os.path.join(self.folder, 'gateway.errors'), 'w+', encoding='utf-8'))
         self.process = subprocess.Popen([*self.wrap, BINARY, 'run', '-c', os.path.join(self.folder, 'gateway.json'),
-                                         *self.options], stdout=self.log, stderr=subprocess.STDOUT, env=self.env)
+                                         *self.options], stdout=self.log, stderr=self.errors, env=self.env)
         self.stack.callback(self.stop)
         self.url = 'http://127.0.0.1:%d' % self.port
         self.http = self.stack.enter_context(httpx.Client(base_url=self.url, timeout=60))
@@ -149,8 +152,8 @@ class Grid:
 
     def ready(self):
         if self.process.poll() is not None:
-            self.log.seek(0)
-            raise AssertionError('the gateway ended with %d: %s' % (self.process.returncode, self.log.read()[-3000:]))
+            self.errors.seek(0)
+            raise AssertionError('the gateway ended with %d: %s' % (self.process.returncode, self.errors.read()[-3000:]))
         with contextlib.suppress(httpx.HTTPError):
             return self.ops.get('/ready').status_code == 200
 

@@ -48,7 +48,7 @@ def grid_of(**options):
     options.setdefault('site_options', (*models, '--prefill-tps', '1000000', '--decode-tps', '300'))
     options['gateway'] = dict({'access_log': True}, **options.get('gateway', {}))
     options['serving'] = dict({'candidates': candidates(), 'load_window_ms': 1000}, **options.get('serving', {}))
-    return Grid(sites=SITES, **options)
+    return Grid(sites=SITES, apart=True, **options)
 
 
 class Seen:

@@ -228,5 +228,5 @@ def fill(path):
 
 
 def said(grid):
-    with open(grid.log.name, encoding='utf-8') as f:
+    with open(grid.errors.name, encoding='utf-8') as f:
         return f.read()

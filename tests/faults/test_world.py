@@ -33,8 +33,8 @@ def test_envoy_killed():
             os.kill(envoy_of(grid), signal.SIGKILL)
             assert grid.process.wait(20) == 128 + signal.SIGKILL
             load.more(60)
-        grid.log.seek(0)
-        assert 'grid-gateway: Envoy was ended by signal 9' in grid.log.read()
+        grid.errors.seek(0)
+        assert 'grid-gateway: Envoy was ended by signal 9' in grid.errors.read()
         failed = [s for s in load.seen if s.outcome != 'ok']
         assert {s.outcome for s in failed} <= {'broken', 'refused'} and all(s.end >= since for s in failed)
         common.ROWS.append(('Envoy killed', len(load.seen), len(load.seen) - len(failed), len(failed),
