@@ -17,7 +17,7 @@ help:
 	@echo 'make engine-test  the gateway in front of two real engines (vllm on the CPU); installs 5 GB under build/engine'
 	@echo 'make bench   the figures, as ratios from one run'
 	@echo 'make bench-peers  ours beside Envoy, nginx, HAProxy and routers that know prefix caches, in one run'
-	@echo 'make fuzz    each fuzz target for FUZZ_SECONDS (60)'
+	@echo 'make fuzz    the fuzz targets for FUZZ_SECONDS (60) in all'
 	@echo 'make lint    format, layers, style, clang-tidy'
 	@echo 'make format  rewrite the sources by .clang-format'
 	@echo 'make coverage  lines covered by the unit tests, a file a line'
