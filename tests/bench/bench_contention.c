@@ -9,8 +9,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "clock.h"
 #include "grid/grid.h"
 #include "hash.h"
 #include "index.h"
@@ -30,19 +30,6 @@ struct worker {
     struct grid_buf body;
     double took[ROUNDS];
 };
-
-static double now_us(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* A prompt of the worker's own. */
 static void write_body(struct grid_buf *out, unsigned number)
@@ -64,12 +51,12 @@ static void *work(void *arg)
     grid_hash_seed_init(&seed, 42);
     for (size_t i = 0; i < ROUNDS + WARM; i++) {
         grid_keys_make(&seed, GRID_API_CHAT, &slice, 1, false, true, (struct grid_str){NULL, 0}, keys, &keyed);
-        double start = now_us();
+        double start = clock_now_us();
         (void)grid_index_match(worker->table, keys, keyed.n, 1);
         grid_index_pend(worker->table, keys, keyed.n, 1);
         (void)grid_index_confirm(worker->table, keys, keyed.n, 1, TTL_MS);
         if (i >= WARM)
-            worker->took[i - WARM] = now_us() - start;
+            worker->took[i - WARM] = clock_now_us() - start;
     }
     if (keyed.n != GRID_MAX_KEYS)
         abort();
@@ -93,7 +80,7 @@ static void run(struct worker *workers, size_t n, double *out_p50, double *out_p
         for (size_t k = 0; k < ROUNDS; k++)
             all[i * ROUNDS + k] = workers[i].took[k];
     }
-    qsort(all, n * ROUNDS, sizeof *all, compare);
+    clock_sort(all, n * ROUNDS);
     *out_p50 = all[n * ROUNDS / 2];
     *out_p99 = all[n * ROUNDS * 99 / 100];
     grid_index_table_unref(table);

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <jansson.h>
 
+#include "clock.h"
 #include "grid/grid.h"
 #include "hash.h"
 #include "index.h"
@@ -21,22 +21,9 @@
 #define ROUNDS 401u
 #define SLICE_BYTES 16384u /* as Envoy hands bodies over */
 
-static double now_us(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *values, size_t n)
 {
-    qsort(values, n, sizeof *values, compare);
+    clock_sort(values, n);
     return values[n / 2];
 }
 
@@ -124,10 +111,10 @@ static double tree_us(const struct body *body, size_t rounds)
 {
     double *took = calloc(rounds, sizeof *took);
     for (size_t i = 0; i < rounds; i++) {
-        double start = now_us();
+        double start = clock_now_us();
         json_t *tree = json_loadb(body->text, body->len, 0, NULL);
         json_decref(tree);
-        took[i] = now_us() - start;
+        took[i] = clock_now_us() - start;
     }
     double result = median(took, rounds);
     free(took);
@@ -149,10 +136,10 @@ static double key_us(const struct body *body, size_t rounds, uint32_t *out_keys)
     uint64_t keys[GRID_MAX_KEYS];
     struct grid_keyed keyed;
     for (size_t i = 0; i < rounds; i++) {
-        double start = now_us();
+        double start = clock_now_us();
         grid_keys_make(&seed, GRID_API_CHAT, body->slices, body->n_slices, false, true, (struct grid_str){NULL, 0},
                        keys, &keyed);
-        took[i] = now_us() - start;
+        took[i] = clock_now_us() - start;
     }
     double result = median(took, rounds);
     free(took);
@@ -180,16 +167,16 @@ static double match_us(size_t full, double *out_confirm_us)
         (void)grid_index_confirm(tables[t], keys, t < full ? GRID_MAX_KEYS : 32, 0, 1u << 30);
     }
     for (size_t round = 0; round < ROUNDS; round++) {
-        double start = now_us();
+        double start = clock_now_us();
         uint32_t sum = 0;
         for (size_t t = 0; t < TABLES; t++)
             sum += grid_index_match(tables[t], keys, GRID_MAX_KEYS, 1);
-        took[round] = now_us() - start;
+        took[round] = clock_now_us() - start;
         if (sum < 32)
             abort();
-        start = now_us();
+        start = clock_now_us();
         (void)grid_index_confirm(tables[0], keys, GRID_MAX_KEYS, 0, 1u << 30);
-        confirmed[round] = now_us() - start;
+        confirmed[round] = clock_now_us() - start;
     }
     for (size_t t = 0; t < TABLES; t++)
         grid_index_table_unref(tables[t]);

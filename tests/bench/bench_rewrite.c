@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "rewrite.h"
 
 #define TAG "east.0a1b2c3d.9f8e7d6c5b4a3928."
@@ -29,21 +29,13 @@
 
 static double now_ns(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return clock_now_us() * 1e3;
 }
 
 /* The sorted values' member at a share of them. */
 static double at_share(double *values, size_t n, double share)
 {
-    qsort(values, n, sizeof *values, compare);
+    clock_sort(values, n);
     return values[(size_t)((double)(n - 1) * share)];
 }
 

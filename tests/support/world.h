@@ -254,4 +254,23 @@ static inline void world_signal(struct world *world, const char *cluster, double
     assert_int_equal(grid_router_refresh(world->router, now_ms), GRID_OK);
 }
 
+/* The body that goes on: as it came, with the edits of the ticket. Valid until the next call. */
+static inline struct grid_str world_sent(const struct grid_ticket *ticket, struct grid_str body)
+{
+    static char sent[TEXT_BYTES];
+    size_t n_edits, at = 0, n = 0;
+    const struct grid_edit *edits = grid_ticket_edits(ticket, &n_edits);
+    for (size_t i = 0; i < n_edits; i++) {
+        assert_true(edits[i].offset >= at && edits[i].offset + edits[i].bytes <= body.len);
+        memcpy(sent + n, body.ptr + at, edits[i].offset - at);
+        n += edits[i].offset - at;
+        memcpy(sent + n, edits[i].text.ptr, edits[i].text.len);
+        n += edits[i].text.len;
+        at = edits[i].offset + edits[i].bytes;
+    }
+    if (body.len > at)
+        memcpy(sent + n, body.ptr + at, body.len - at);
+    return (struct grid_str){sent, n + body.len - at};
+}
+
 #endif

@@ -30,27 +30,9 @@ static int begin(void **state)
     return 0;
 }
 
-static struct grid_str edited(const struct grid_ticket *ticket, struct grid_str body)
-{
-    static char sent[TEXT_BYTES];
-    size_t n_edits, at = 0, n = 0;
-    const struct grid_edit *edits = grid_ticket_edits(ticket, &n_edits);
-    for (size_t i = 0; i < n_edits; i++) {
-        assert_true(edits[i].offset >= at && edits[i].offset + edits[i].bytes <= body.len);
-        memcpy(sent + n, body.ptr + at, edits[i].offset - at);
-        n += edits[i].offset - at;
-        memcpy(sent + n, edits[i].text.ptr, edits[i].text.len);
-        n += edits[i].text.len;
-        at = edits[i].offset + edits[i].bytes;
-    }
-    if (body.len > at)
-        memcpy(sent + n, body.ptr + at, body.len - at);
-    return (struct grid_str){sent, n + body.len - at};
-}
-
 static void expect_sent(const struct grid_ticket *ticket, struct grid_str body, const char *want)
 {
-    struct grid_str sent = edited(ticket, body);
+    struct grid_str sent = world_sent(ticket, body);
     if (!grid_str_eq(sent, grid_str_of(want)))
         print_message("%.*s, not %s\n", GRID_FMT(sent), want);
     assert_true(grid_str_eq(sent, grid_str_of(want)));

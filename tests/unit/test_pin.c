@@ -203,22 +203,10 @@ static void test_the_model_of_a_stored_body(void **state)
 /* The body that goes on. */
 static void expect_sent(const struct grid_ticket *ticket, struct grid_str body, const char *want)
 {
-    char sent[TEXT_ROOM];
-    size_t n_edits, at = 0, n = 0;
-    const struct grid_edit *edits = grid_ticket_edits(ticket, &n_edits);
-    for (size_t i = 0; i < n_edits; i++) {
-        assert_true(edits[i].offset >= at && edits[i].offset + edits[i].bytes <= body.len);
-        memcpy(sent + n, body.ptr + at, edits[i].offset - at);
-        n += edits[i].offset - at;
-        memcpy(sent + n, edits[i].text.ptr, edits[i].text.len);
-        n += edits[i].text.len;
-        at = edits[i].offset + edits[i].bytes;
-    }
-    memcpy(sent + n, body.ptr + at, body.len - at);
-    n += body.len - at;
-    if (!grid_str_eq((struct grid_str){sent, n}, grid_str_of(want)))
-        print_message("%.*s, not %s\n", (int)n, sent, want);
-    assert_true(grid_str_eq((struct grid_str){sent, n}, grid_str_of(want)));
+    struct grid_str sent = world_sent(ticket, body);
+    if (!grid_str_eq(sent, grid_str_of(want)))
+        print_message("%.*s, not %s\n", GRID_FMT(sent), want);
+    assert_true(grid_str_eq(sent, grid_str_of(want)));
     assert_null(grid_ticket_decision(ticket)->path.ptr);
 }
 
