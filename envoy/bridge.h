@@ -9,6 +9,7 @@
 
 #include "abi.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -73,6 +74,18 @@ static inline int grid_bridge_status(struct grid_str text)
         status = status * 10 + (text.ptr[i] - '0');
     }
     return status;
+}
+
+/* The queue of the cluster that was taken, as the decision saw it; NAN when none was looked at. */
+static inline double grid_bridge_depth(struct grid_ticket *ticket, const struct grid_decision *decision)
+{
+    size_t n = 0;
+    const struct grid_candidate *candidates = decision->pinned ? NULL : grid_ticket_candidates(ticket, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (grid_bridge_same(candidates[i].cluster, decision->cluster))
+            return candidates[i].depth;
+    }
+    return NAN;
 }
 
 #endif

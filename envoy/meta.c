@@ -91,17 +91,6 @@ static void put_bool(struct wire *out, struct grid_str key, bool value)
     put_byte(out, value);
 }
 
-static double depth_of(struct grid_ticket *ticket, const struct grid_decision *decision)
-{
-    size_t n = 0;
-    const struct grid_candidate *candidates = decision->pinned ? NULL : grid_ticket_candidates(ticket, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (grid_bridge_same(candidates[i].cluster, decision->cluster))
-            return candidates[i].depth;
-    }
-    return NAN;
-}
-
 static void put_decision(struct wire *out, const struct grid_filter *filter)
 {
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
@@ -115,7 +104,7 @@ static void put_decision(struct wire *out, const struct grid_filter *filter)
     put_number(out, GRID_TEXT("blocks"), decision->blocks);
     put_number(out, GRID_TEXT("run"), decision->run);
     put_number(out, GRID_TEXT("worth"), decision->worth);
-    put_number(out, GRID_TEXT("depth"), depth_of(filter->ticket, decision));
+    put_number(out, GRID_TEXT("depth"), grid_bridge_depth(filter->ticket, decision));
     put_bool(out, GRID_TEXT("pinned"), decision->pinned);
     put_number(out, GRID_TEXT("attempts"), filter->retries + 1.);
     put_number(out, GRID_TEXT("tagged"), (double)grid_answer_tagged(filter->ticket));

@@ -57,17 +57,6 @@ static void copy_text(char *to, size_t size, struct grid_str text)
     to[len] = '\0';
 }
 
-static double depth_of(struct grid_ticket *ticket, const struct grid_decision *decision)
-{
-    size_t n = 0;
-    const struct grid_candidate *candidates = grid_ticket_candidates(ticket, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (grid_bridge_same(candidates[i].cluster, decision->cluster))
-            return candidates[i].depth;
-    }
-    return NAN;
-}
-
 static void fill(struct line *line, struct grid_ticket *ticket, const struct grid_decision *decision)
 {
     bool forwarded = grid_bridge_forwarded(decision);
@@ -84,7 +73,7 @@ static void fill(struct line *line, struct grid_ticket *ticket, const struct gri
     line->worth = decision->worth;
     line->holder = decision->best_sticky;
     line->other = decision->best_other;
-    line->depth = forwarded && !decision->pinned ? depth_of(ticket, decision) : (double)NAN;
+    line->depth = forwarded ? grid_bridge_depth(ticket, decision) : (double)NAN;
 }
 
 void grid_recent_note(struct grid_ticket *ticket, unsigned attempts, uint64_t now_ms)
