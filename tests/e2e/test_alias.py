@@ -3,11 +3,10 @@ import gzip
 import hashlib
 import json
 
-import httpx
 import pytest
 
 from grid import Grid, eventually, prose
-from test_stored_bytes import MIB, Script, chunked, create, pieces_of, says, whole
+from test_stored_bytes import MIB, chunked, client, create, pieces_of, says, site, whole  # noqa: F401 (fixtures)
 
 NAME = 'meta/Llama "3" \\ \u00e9'
 TOKEN = rb'"meta/Llama \"3\" \\ ' + '\u00e9"'.encode()
@@ -20,26 +19,12 @@ def candidates(*names):
 
 
 @pytest.fixture(scope='module')
-def site():
-    script = Script()
-    yield script
-    script.stop()
-
-
-@pytest.fixture(scope='module')
 def grid(site):
     serving = {'candidates': candidates('llama', 'ascii', 'plain'), 'local_site': 'east',
                'clusters': [{'name': CLUSTER, 'endpoints': [site.address], 'signals': False,
                              'model_alias': {'llama': NAME, 'ascii': 'meta/ascii'}}]}
     with Grid(serving=serving, gateway={'max_body_bytes': 4 * MIB}) as g:
         yield g
-
-
-@pytest.fixture(params=['HTTP/1.1', 'HTTP/2'])
-def client(request, grid):
-    two = request.param == 'HTTP/2'
-    with httpx.Client(base_url=grid.url, http1=not two, http2=two, timeout=60) as c:
-        yield c
 
 
 # What a client sends and what the engine gets, where '#' is the model's token. The second of each pair, if there is one,
