@@ -109,6 +109,7 @@ static void event_streams(void **state)
          "'cache_read_input_tokens':9,'output_tokens':1}}}||event: message_delta|data: {'type':'message_delta',"
          "'usage':{'output_tokens':25}}||",
          true, 12, 9, 25);
+    says("data: {'usage':|dat|:|data: {'prompt_tokens':5}}||", true, 5, NONE, NONE);
     says("id: {'usage':{'prompt_tokens':5}}|dato: {'usage':{'prompt_tokens':5}}|data : {'usage':{'prompt_tokens':5}}||",
          true, NONE, NONE, NONE);
     says("data: {'usage':\r\ndata: {'prompt_tokens':5}}\r\n\r\ndata: {'usage':{'completion_tokens':2}}\r\rdata: {",
