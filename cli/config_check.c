@@ -8,9 +8,12 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MOST_PORT 65535u
 #define SOCKET_BYTES 108u /* what the kernel takes, its NUL included */
@@ -174,6 +177,34 @@ static void check_tag_keys(struct grid_reading *r)
     }
 }
 
+/* Where key streams are recorded: a regular file, or none yet in a folder that takes one. Nothing is made here. */
+static void check_trace(struct grid_reading *r)
+{
+    static const char path_field[] = "trace_keys.path", secret_field[] = "trace_keys.secret_path";
+    const struct grid_gateway *gateway = r->out;
+    struct grid_tagkey_set secret = {0};
+    char error[GRID_PATH_BYTES + 256], folder[GRID_PATH_BYTES];
+    struct stat st;
+    if (gateway->trace_path[0] == '\0' || gateway->trace_secret_path[0] == '\0') {
+        return; /* refused where it was read, or not asked for */
+    }
+    if (strchr(gateway->trace_path, '\n') != NULL || strchr(gateway->trace_secret_path, '\n') != NULL) {
+        grid_reading_refuse(r, path_field, "must not hold a line feed");
+    }
+    snprintf(folder, sizeof folder, "%s", gateway->trace_path);
+    *(strrchr(folder, '/') + 1) = '\0'; /* it is absolute */
+    bool there = stat(gateway->trace_path, &st) == 0;
+    if (there && !S_ISREG(st.st_mode)) {
+        grid_reading_refuse(r, path_field, "%s is not a regular file", gateway->trace_path);
+    } else if (access(there ? gateway->trace_path : folder, there ? W_OK : W_OK | X_OK) != 0) {
+        grid_reading_refuse(r, path_field, "%s: %s", there ? gateway->trace_path : folder, strerror(errno));
+    }
+    if (!grid_tagkey_add(&secret, gateway->trace_secret_path, error, sizeof error)) {
+        grid_reading_refuse(r, secret_field, "%s", error);
+    }
+    grid_tagkey_wipe(&secret);
+}
+
 void grid_config_check_gateway(struct grid_reading *r)
 {
     const struct grid_gateway *gateway = r->out;
@@ -195,6 +226,7 @@ void grid_config_check_gateway(struct grid_reading *r)
     take_material(r, "tls.key_path", gateway->key_path, GRID_MATERIAL_KEY);
     take_material(r, "tls.client_ca_path", gateway->client_ca_path, GRID_MATERIAL_CERTIFICATES);
     check_tag_keys(r);
+    check_trace(r);
 }
 
 /* ---- the serving config -------------------------------------------------------------------------------------- */
