@@ -236,6 +236,9 @@ static void read_trace_keys(struct grid_reading *r, json_t *root)
     grid_reading_path(r, trace, "trace_keys.path", out->trace_path);
     grid_reading_path(r, trace, "trace_keys.secret_path", out->trace_secret_path);
     grid_reading_number(r, trace, "trace_keys.max_bytes", &out->trace_max_bytes);
+    if (grid_reading_member(trace, "path") == NULL || grid_reading_member(trace, "secret_path") == NULL) {
+        grid_reading_refuse(r, "trace_keys", "path and secret_path are both needed");
+    }
 }
 
 static void read_root(struct grid_reading *r, json_t *root)

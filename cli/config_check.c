@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,30 +178,59 @@ static void check_tag_keys(struct grid_reading *r)
     }
 }
 
-/* Where key streams are recorded: a regular file, or none yet in a folder that takes one. Nothing is made here. */
+/* Whether a file may be written on: it is empty, or a recording. */
+static bool is_recording(const char *path)
+{
+    char head[sizeof GRID_RECORD_HEAD - 1];
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, head, sizeof head);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return len == 0 || (len == (ssize_t)sizeof head && memcmp(head, GRID_RECORD_HEAD, sizeof head) == 0);
+}
+
+/* Where key streams are recorded: a recording, or none yet in a folder that takes one. Nothing is made here. */
+static void check_trace_path(struct grid_reading *r, const char *path)
+{
+    static const char field[] = "trace_keys.path";
+    char folder[GRID_PATH_BYTES];
+    struct stat st;
+    if (stat(path, &st) == 0) {
+        if (!S_ISREG(st.st_mode)) {
+            grid_reading_refuse(r, field, "%s is not a regular file", path);
+        } else if (access(path, R_OK | W_OK) != 0) {
+            grid_reading_refuse(r, field, "%s: %s", path, strerror(errno));
+        } else if (!is_recording(path)) {
+            grid_reading_refuse(r, field, "%s is there, and is no recording", path);
+        }
+        return;
+    }
+    snprintf(folder, sizeof folder, "%s", path);
+    *(strrchr(folder, '/') + 1) = '\0'; /* the path is absolute */
+    if (access(folder, W_OK | X_OK) != 0) {
+        grid_reading_refuse(r, field, "%s: %s", folder, strerror(errno));
+    }
+}
+
+/* At the start only: the secret may be gone while its recording goes on. */
 static void check_trace(struct grid_reading *r)
 {
-    static const char path_field[] = "trace_keys.path", secret_field[] = "trace_keys.secret_path";
     const struct grid_gateway *gateway = r->out;
     struct grid_tagkey_set secret = {0};
-    char error[GRID_PATH_BYTES + 256], folder[GRID_PATH_BYTES];
-    struct stat st;
-    if (gateway->trace_path[0] == '\0' || gateway->trace_secret_path[0] == '\0') {
-        return; /* refused where it was read, or not asked for */
+    char error[GRID_PATH_BYTES + 256];
+    if (gateway->trace_path[0] == '\0' || gateway->trace_secret_path[0] == '\0' || r->kept->settings != NULL) {
+        return;
+    }
+    if (gateway->provider) {
+        grid_reading_refuse(r, "trace_keys", "not of role provider: it reads no prompt");
     }
     if (strchr(gateway->trace_path, '\n') != NULL || strchr(gateway->trace_secret_path, '\n') != NULL) {
-        grid_reading_refuse(r, path_field, "must not hold a line feed");
+        grid_reading_refuse(r, "trace_keys", "a path must not hold a line feed");
     }
-    snprintf(folder, sizeof folder, "%s", gateway->trace_path);
-    *(strrchr(folder, '/') + 1) = '\0'; /* it is absolute */
-    bool there = stat(gateway->trace_path, &st) == 0;
-    if (there && !S_ISREG(st.st_mode)) {
-        grid_reading_refuse(r, path_field, "%s is not a regular file", gateway->trace_path);
-    } else if (access(there ? gateway->trace_path : folder, there ? W_OK : W_OK | X_OK) != 0) {
-        grid_reading_refuse(r, path_field, "%s: %s", there ? gateway->trace_path : folder, strerror(errno));
-    }
+    check_trace_path(r, gateway->trace_path);
     if (!grid_tagkey_add(&secret, gateway->trace_secret_path, error, sizeof error)) {
-        grid_reading_refuse(r, secret_field, "%s", error);
+        grid_reading_refuse(r, "trace_keys.secret_path", "%s", error);
     }
     grid_tagkey_wipe(&secret);
 }

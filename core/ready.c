@@ -39,13 +39,14 @@ enum grid_status grid_ticket_of_keys(struct grid_router *router, struct grid_str
 
 uint64_t grid_record_seed(struct grid_str secret)
 {
-    return grid_tag_hmac64(secret, GRID_LIT("grid recording: seed of the block hash"), 0);
+    uint64_t seed = 0;
+    grid_tag_hmac64(secret, GRID_LIT("grid recording: seed of the block hash"), &seed, 1);
+    return seed;
 }
 
 void grid_record_keys(struct grid_str secret, uint64_t *keys, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        keys[i] = grid_tag_hmac64(secret, GRID_LIT("grid recording: key of a block"), keys[i]);
+    grid_tag_hmac64(secret, GRID_LIT("grid recording: key of a block"), keys, n);
 }
 
 #define BYTES_A_TOKEN 4u
@@ -61,7 +62,7 @@ static uint64_t tokens_of(const struct grid_record *record)
 
 void grid_record_put(const struct grid_record *record, struct grid_buf *out)
 {
-    grid_buf_printf(out, "{\"timestamp\":%" PRIu64 ",\"input_length\":%" PRIu64, record->at_ms, tokens_of(record));
+    grid_buf_printf(out, GRID_RECORD_HEAD "%" PRIu64 ",\"input_length\":%" PRIu64, record->at_ms, tokens_of(record));
     if (record->has_output)
         grid_buf_printf(out, ",\"output_length\":%" PRIu64,
                         record->output_tokens < GRID_RECORD_MAX_TOKENS ? record->output_tokens

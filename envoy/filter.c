@@ -101,17 +101,19 @@ void ON(http_filter_destroy)(void *stream)
     free(filter);
 }
 
-/* Prompts that were sent on by what they hold, or by load: an id's say no more of a prompt than where it is. */
+/* Prompts that were read and sent on. Not read: what an id leads, and, when the head names the model, what goes to one
+ * site alone or without affinity. */
 static void record(const struct grid_filter *filter)
 {
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
-    if (!grid_bridge_forwarded(decision) || decision->pinned || decision->api == GRID_API_NONE ||
-        decision->reason == GRID_REASON_METHOD)
-        return;
     struct timespec now;
     struct grid_watched watched;
     struct grid_trace_note note = {.body_bytes = filter->body_bytes == UINT64_MAX ? 0 : filter->body_bytes};
     const uint64_t *keys = grid_ticket_keys(filter->ticket, &note.n);
+    bool unread = (decision->reason == GRID_REASON_NONE && note.n == 0) || decision->reason == GRID_REASON_DISABLED ||
+                  decision->reason == GRID_REASON_METHOD;
+    if (!grid_bridge_forwarded(decision) || decision->pinned || decision->api == GRID_API_NONE || unread)
+        return;
     grid_watch_usage(filter->ticket, &watched);
     note.prompt_tokens = watched.has_prompt ? watched.prompt_tokens : 0;
     note.has_output = watched.has_output;

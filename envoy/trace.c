@@ -3,7 +3,8 @@
  *
  * Story     Two buffers of one size: workers append to one under a short lock, the thread takes it when there is
  *           something in it and leaves the other. The file is locked against a second writer, and opened anew when it
- *           was moved away, as logrotate does. A line that did not go in whole is cut off again.
+ *           was moved away, as logrotate does. A line that did not go in whole is cut off again; trouble is said once,
+ *           and tried again with the next lines.
  */
 #include "trace.h"
 
@@ -48,17 +49,51 @@ static struct {
 
 /* ---- the file ------------------------------------------------------------------------------------------------ */
 
-/* 0, or an errno. */
-static int open_file(void)
+enum { NOT_A_RECORDING = -1, FULL = -2, LOCKED = -3 }; /* beside errnos */
+
+static const char *words(int failed)
+{
+    return failed == NOT_A_RECORDING ? "it is there, and is no recording"
+           : failed == FULL          ? "max_bytes is reached"
+           : failed == LOCKED        ? "another gateway records to it"
+                                     : strerror(failed);
+}
+
+/* Cuts off what a killed gateway left of a line. A file that does not begin as a recording is left alone. */
+static int mend(int fd, off_t size)
+{
+    char bytes[LINE_BYTES];
+    if (size == 0)
+        return 0;
+    if (pread(fd, bytes, sizeof(GRID_RECORD_HEAD) - 1, 0) != (ssize_t)sizeof(GRID_RECORD_HEAD) - 1 ||
+        memcmp(bytes, GRID_RECORD_HEAD, sizeof(GRID_RECORD_HEAD) - 1) != 0)
+        return NOT_A_RECORDING;
+    off_t from = size > LINE_BYTES ? size - LINE_BYTES : 0;
+    ssize_t n = pread(fd, bytes, (size_t)(size - from), from);
+    const char *end = n > 0 ? memrchr(bytes, '\n', (size_t)n) : NULL;
+    off_t whole = end ? from + (end + 1 - bytes) : from;
+    return n < 0 || (whole < size && ftruncate(fd, whole) != 0) ? errno : 0;
+}
+
+/* 0, an errno, or one of the above. */
+static int take_file(int fd)
 {
     struct stat st;
-    int fd = open(trace.path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, OWNER_ONLY);
+    if (fstat(fd, &st) != 0)
+        return errno;
+    if (!S_ISREG(st.st_mode))
+        return NOT_A_RECORDING;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK ? LOCKED : errno;
+    return mend(fd, st.st_size);
+}
+
+static int open_file(void)
+{
+    int fd = open(trace.path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, OWNER_ONLY);
     if (fd < 0)
         return errno;
-    int failed = fstat(fd, &st) != 0                 ? errno
-                 : !S_ISREG(st.st_mode)              ? EINVAL
-                 : flock(fd, LOCK_EX | LOCK_NB) != 0 ? errno
-                                                     : 0;
+    int failed = take_file(fd);
     if (failed)
         (void)close(fd);
     else
@@ -73,22 +108,21 @@ static void close_file(void)
     trace.fd = -1;
 }
 
-/* Follows the path: what was moved away is left. Returns the file's size; 0 or an errno in *out_failed. */
-static uint64_t follow(int *out_failed)
+/* Follows the path: what was moved away is left. *out_size: the file's. */
+static int follow(uint64_t *out_size)
 {
     struct stat here, there;
-    *out_failed = 0;
     if (trace.fd >= 0 && (fstat(trace.fd, &here) != 0 || stat(trace.path, &there) != 0 || here.st_dev != there.st_dev ||
                           here.st_ino != there.st_ino))
         close_file();
-    if (trace.fd < 0)
-        *out_failed = open_file();
-    if (*out_failed == 0 && fstat(trace.fd, &here) != 0)
-        *out_failed = errno;
-    return *out_failed ? 0 : (uint64_t)here.st_size;
+    int failed = trace.fd < 0 ? open_file() : 0;
+    if (!failed && fstat(trace.fd, &here) != 0)
+        failed = errno;
+    *out_size = failed ? 0 : (uint64_t)here.st_size;
+    return failed;
 }
 
-/* All of it or nothing of it, behind `size` bytes. 0 or an errno. */
+/* All of it or nothing of it, behind `size` bytes. What cannot be cut off now is when the file is opened anew. */
 static int append(uint64_t size, const char *bytes, size_t len)
 {
     size_t done = 0;
@@ -107,20 +141,28 @@ static int append(uint64_t size, const char *bytes, size_t len)
     return failed ? failed : EIO;
 }
 
+/* Said once, and once more when it goes on. */
+static void tell(int failed)
+{
+    if (failed && !trace.failing)
+        grid_module_log(ENVOY_LOG_WARN, "trace_keys: %s: %s; nothing is recorded until that ends", trace.path,
+                        words(failed));
+    else if (!failed && trace.failing)
+        grid_module_log(ENVOY_LOG_WARN, "trace_keys: %s: recording goes on", trace.path);
+    trace.failing = failed != 0;
+}
+
 static void flush(void)
 {
-    int failed;
+    uint64_t size;
     if (trace.n_lines == 0)
         return;
-    uint64_t size = follow(&failed);
+    int failed = follow(&size);
     if (!failed && size + trace.lines.len > trace.max_bytes)
-        failed = EFBIG;
+        failed = FULL;
     if (!failed)
         failed = append(size, trace.lines.ptr, trace.lines.len);
-    if (failed && !trace.failing)
-        grid_module_log(ENVOY_LOG_WARN, "trace_keys: %s: %s; requests are not recorded until that ends", trace.path,
-                        failed == EFBIG ? "max_bytes is reached" : strerror(failed));
-    trace.failing = failed != 0;
+    tell(failed);
     grid_count_records(trace.router, failed ? 0 : trace.n_lines, failed ? trace.n_lines : 0);
     trace.lines.len = 0;
     trace.n_lines = 0;
@@ -192,10 +234,14 @@ static void forget(void)
     close_file();
     if (trace.secret)
         grid_wipe(trace.secret, trace.secret_len);
+    for (int i = 0; i < 2; i++) {
+        struct buffer *buffer = i == 0 ? &trace.filling : &trace.writing;
+        if (buffer->bytes)
+            grid_wipe(buffer->bytes, GRID_TRACE_QUEUE_BYTES);
+        free(buffer->bytes);
+    }
     free(trace.secret);
     free(trace.path);
-    free(trace.filling.bytes);
-    free(trace.writing.bytes);
     grid_buf_done(&trace.lines);
     trace.secret = trace.path = NULL;
     trace.filling = trace.writing = (struct buffer){NULL, 0};
@@ -229,11 +275,11 @@ bool grid_trace_start(struct grid_router *router, const char *path, uint64_t max
     bool good = trace.path && trace.secret && trace.filling.bytes && trace.writing.bytes;
     if (good)
         memcpy(trace.secret, secret.ptr, secret.len);
-    int failed = good ? open_file() : ENOMEM;
-    failed = failed ? failed : start_thread();
+    if (good)
+        tell(open_file());
+    int failed = good ? start_thread() : ENOMEM;
     if (failed) {
-        (void)snprintf(error, size, "trace_keys: %.255s: %s", path,
-                       failed == EWOULDBLOCK ? "another gateway records to it" : strerror(failed));
+        (void)snprintf(error, size, "trace_keys: %s", strerror(failed));
         forget();
         return false;
     }

@@ -363,7 +363,8 @@ void grid_wipe(void *memory, size_t bytes);
 uint64_t grid_record_seed(struct grid_str secret);
 void grid_record_keys(struct grid_str secret, uint64_t *keys, size_t n);
 
-/* One line of it, with its line feed: what `simulate` and `tune` read. */
+/* One line of it, with its line feed: what `simulate` and `tune` read. Each begins with GRID_RECORD_HEAD. */
+#define GRID_RECORD_HEAD "{\"timestamp\":"
 #define GRID_RECORD_MAX_TOKENS 16777216u
 struct grid_record {
     uint64_t at_ms;         /* arrival, from any start */
