@@ -24,8 +24,8 @@ struct grid_trace_note {
     size_t n; /* keys, at most GRID_MAX_KEYS */
 };
 
-/* Starts the thread. The file is made, for its owner alone, when it is not there; trouble with it is logged, and ends by
- * itself or not. The secret is copied. False: no memory or no thread; *error says so. */
+/* Starts the thread. The file is made, for its owner alone, when it is not there; trouble with it is logged and may end
+ * by itself. The secret is copied. False: no memory or no thread; *error says so. */
 bool grid_trace_start(struct grid_router *router, const char *path, uint64_t max_bytes, struct grid_str secret,
                       char *error, size_t size);
 /* Writes what is queued and ends. Fine without a start. */
