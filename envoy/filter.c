@@ -104,6 +104,8 @@ void ON(http_filter_stream_complete)(void *envoy, void *stream)
     struct grid_filter *filter = stream;
     struct grid_str local = {NULL, 0};
     grid_meta_end(envoy, filter);
+    if (filter->answered && filter->kind == GRID_FILTER_ROUTE)
+        grid_count_time(filter->module->router, GRID_SIDE_RESPONSE, filter->spent_ns);
     if (filter->answered &&
         ENVOY(http_filter_get_attribute_string)(envoy, ENVOY_ATTRIBUTE_UPSTREAM_LOCAL_ADDRESS, &local))
         grid_reuse_note(local, grid_module_now_ms());

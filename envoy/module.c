@@ -5,7 +5,7 @@
  *           router is made and the first configuration loaded here; after that a tick keeps counters and the order of
  *           sites fresh and has the folder looked at now and then, and a watched file's event has it looked at soon.
  * Promise   At the start a configuration that the core refuses stops Envoy, with the reasons in its log.
- * Threads   Main thread, but for grid_module_get, grid_module_log and grid_module_now_ms.
+ * Threads   Main thread, but for grid_module_get, grid_module_log and the clock.
  * Not here  The files of the configuration (folder.c).
  */
 #include "history.h"
@@ -23,6 +23,9 @@ enum {
     CLOCK_BASE_S = 86400 /* a day: no window reaches back before the clock's start */
 };
 
+#define NS_A_SECOND 1000000000u
+#define NS_A_MILLISECOND 1000000u
+
 static _Atomic(struct grid_module *) current;
 
 struct grid_module *grid_module_get(void)
@@ -30,11 +33,16 @@ struct grid_module *grid_module_get(void)
     return atomic_load_explicit(&current, memory_order_acquire);
 }
 
-uint64_t grid_module_now_ms(void)
+uint64_t grid_module_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return ((uint64_t)now.tv_sec + CLOCK_BASE_S) * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return ((uint64_t)now.tv_sec + CLOCK_BASE_S) * NS_A_SECOND + (uint64_t)now.tv_nsec;
+}
+
+uint64_t grid_module_now_ms(void)
+{
+    return grid_module_now_ns() / NS_A_MILLISECOND;
 }
 
 void grid_module_log(int level, const char *format, ...)

@@ -307,6 +307,20 @@ bool grid_answer_body(struct grid_ticket *ticket, const struct grid_str *slices,
 /* How many ids got their tag so far. */
 uint64_t grid_answer_tagged(const struct grid_ticket *ticket);
 
+/* Begins to look at the answer's body, after grid_learn: when its tokens come, how many of the prompt's were cached.
+ * `asked_ns`: when the request was whole, by any clock that never goes back. False: there is nothing to see. Then each
+ * piece as it passes, and the end of one that came whole. */
+bool grid_watch_begin(struct grid_ticket *ticket, int status, struct grid_str content_type,
+                      struct grid_str content_encoding, uint64_t asked_ns);
+void grid_watch_piece(struct grid_ticket *ticket, const struct grid_str *slices, size_t n_slices, uint64_t now_ns);
+void grid_watch_end(struct grid_ticket *ticket);
+/* What the engine said so far. False: not both. */
+bool grid_watch_usage(const struct grid_ticket *ticket, uint64_t *out_prompt_tokens, uint64_t *out_cached_tokens);
+
+/* Counts time that the host spent on a request that was decided, or on a site's answer. */
+enum grid_side { GRID_SIDE_REQUEST, GRID_SIDE_RESPONSE };
+void grid_count_time(struct grid_router *router, enum grid_side side, uint64_t ns);
+
 /* The error answer in the API's own shape for a failure that the proxy made (behaviour.md O.41): status 400, 404, 408,
  * 413, 431, 500, 502, 503 or 504. ticket may be NULL (then OpenAI's shape); *out_reply's views live as long as the
  * ticket, or for ever when it is NULL. `overloaded`: a 503 of the gateway's own limits. */
