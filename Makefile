@@ -2,6 +2,7 @@
 # JOBS: how many compilers run at once.  DEMO_EXIT=1: the demo ends by itself.
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
+FUZZ_EACH ?=
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup build demo test faults soak engine-test bench bench-peers fuzz lint format coverage clean
@@ -17,7 +18,7 @@ help:
 	@echo 'make engine-test  the gateway in front of two real engines (vllm on the CPU): SDKs, caches, load, a restart; installs 5 GB'
 	@echo 'make bench   the figures, as ratios from one run'
 	@echo 'make bench-peers  ours beside Envoy, nginx, HAProxy and routers that know prefix caches, in one run'
-	@echo 'make fuzz    the fuzz targets for FUZZ_SECONDS (60) in all'
+	@echo 'make fuzz    the fuzz targets for FUZZ_SECONDS (60) in all, or for FUZZ_EACH seconds each'
 	@echo 'make lint    format, layers, style, clang-tidy'
 	@echo 'make format  rewrite the sources by .clang-format'
 	@echo 'make coverage  lines covered by the unit tests, a file a line'
@@ -60,7 +61,7 @@ engine-test: build
 
 bench: build
 	@scripts/build release
-	@tests/bench/run
+	@.venv/bin/python tests/bench/run
 
 # Routers from packages, installed by the script; not in CI.
 bench-peers: setup build
@@ -70,7 +71,7 @@ bench-peers: setup build
 
 fuzz: setup
 	@scripts/build fuzz
-	@scripts/fuzz $(FUZZ_SECONDS)
+	@scripts/fuzz $(if $(FUZZ_EACH),--each $(FUZZ_EACH),$(FUZZ_SECONDS))
 
 lint: setup
 	@scripts/lint

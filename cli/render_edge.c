@@ -24,8 +24,9 @@
     "request.url_path.matches('(resp|conv)_[^/]*[.]') ? '-' : request.url_path)%"
 
 /* Set by the module, in this order in a line of the log. */
-static const char *const decided[] = {"site",  "cluster", "outcome", "reason",   "blocks", "run",
-                                      "worth", "depth",   "pinned",  "attempts", "tagged"};
+static const char *const decided[] = {"site",   "cluster",       "outcome",      "reason", "blocks",
+                                      "run",    "worth",         "depth",        "pinned", "attempts",
+                                      "tagged", "prompt_tokens", "cached_tokens"};
 #define N_DECIDED (sizeof decided / sizeof *decided)
 
 /* ---- the access log ------------------------------------------------------------------------------------------ */

@@ -19,7 +19,7 @@ struct chain {
     uint64_t *keys;
     size_t n, fill;
     bool bad_utf8;
-    char block[GRID_BLOCK_BYTES + sizeof(struct grid_tag)]; /* a tag may end behind the block */
+    char block[2 * GRID_BLOCK_BYTES]; /* what is copied in one step may end behind the block */
 };
 
 static void chain_blocks(struct chain *chain, const char *blocks, size_t n)
@@ -34,10 +34,21 @@ static size_t chain_room(const struct chain *chain)
     return chain->n < GRID_MAX_KEYS ? (GRID_MAX_KEYS - chain->n) * GRID_BLOCK_BYTES - chain->fill : 0;
 }
 
-static void chain_feed(struct chain *chain, const char *bytes, size_t len)
+/* Copies less than a block; a whole one where `there` says that so much can be read: lengths are hard to predict, and
+ * such a copy needs none. */
+static inline void copy_part(char *to, const char *from, size_t len, size_t there)
+{
+    if (GRID_LIKELY(there >= GRID_BLOCK_BYTES))
+        memcpy(to, from, GRID_BLOCK_BYTES);
+    else
+        memcpy(to, from, len);
+}
+
+/* Takes len bytes, of `there` that can be read. */
+static void chain_feed(struct chain *chain, const char *bytes, size_t len, size_t there)
 {
     if (len < GRID_BLOCK_BYTES - chain->fill && chain->n < GRID_MAX_KEYS) { /* most pieces close no block */
-        memcpy(chain->block + chain->fill, bytes, len);
+        copy_part(chain->block + chain->fill, bytes, len, there);
         chain->fill += len;
         return;
     }
@@ -48,21 +59,22 @@ static void chain_feed(struct chain *chain, const char *bytes, size_t len)
         size_t some = GRID_BLOCK_BYTES - chain->fill;
         if (some > len)
             some = len;
-        memcpy(chain->block + chain->fill, bytes, some);
+        copy_part(chain->block + chain->fill, bytes, some, there);
         chain->fill += some;
         bytes += some;
         len -= some;
+        there -= some;
         if (chain->fill < GRID_BLOCK_BYTES)
             return;
         chain->fill = 0;
         chain_blocks(chain, chain->block, 1);
     }
-    size_t whole = len / GRID_BLOCK_BYTES;
+    size_t whole = len / GRID_BLOCK_BYTES * GRID_BLOCK_BYTES;
     if (whole > 0)
-        chain_blocks(chain, bytes, whole);
-    chain->fill = len % GRID_BLOCK_BYTES;
+        chain_blocks(chain, bytes, whole / GRID_BLOCK_BYTES);
+    chain->fill = len - whole;
     if (chain->fill > 0)
-        memcpy(chain->block, bytes + whole * GRID_BLOCK_BYTES, chain->fill);
+        copy_part(chain->block, bytes + whole, chain->fill, there - whole);
 }
 
 /* The block is full, and some bytes of the next may stand behind it. */
@@ -110,14 +122,15 @@ static void chain_slices(struct chain *chain, struct grid_json_raw raw)
         if (raw.high)
             utf8 = grid_utf8_feed(utf8, piece.ptr, piece.len);
         chain->bad_utf8 |= utf8 == GRID_UTF8_BAD;
-        chain_feed(chain, piece.ptr, piece.len);
+        chain_feed(chain, piece.ptr, piece.len, piece.len);
     }
 }
 
 static void chain_raw(struct chain *chain, const struct grid_json_raw *raw)
 {
-    if (!raw->high && (size_t)(raw->from.end - raw->from.at) >= raw->bytes)
-        chain_feed(chain, raw->from.at, raw->bytes);
+    size_t there = (size_t)(raw->from.end - raw->from.at);
+    if (!raw->high && there >= raw->bytes)
+        chain_feed(chain, raw->from.at, raw->bytes, there);
     else
         chain_slices(chain, *raw);
 }
@@ -161,7 +174,7 @@ static void chain_name(struct chain *chain, struct grid_json_decode name, size_t
     struct grid_str run;
     chain_number(chain, bytes);
     while (grid_json_decode_next(&name, &run))
-        chain_feed(chain, run.ptr, run.len);
+        chain_feed(chain, run.ptr, run.len, run.len);
 }
 
 static void chain_piece(struct chain *chain, const struct grid_piece *piece)
@@ -177,7 +190,7 @@ static void chain_piece(struct chain *chain, const struct grid_piece *piece)
         chain_name(chain, piece->name, piece->name_bytes);
         break;
     case GRID_PIECE_CANONICAL:
-        chain_feed(chain, piece->text.ptr, piece->text.len);
+        chain_feed(chain, piece->text.ptr, piece->text.len, piece->text.len);
         break;
     case GRID_PIECE_RAW:
         chain_raw(chain, piece->raw);

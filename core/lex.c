@@ -6,6 +6,8 @@
  */
 #include "lex.h"
 
+#include "check.h"
+
 #define RUNG_BYTES 1024u /* the same of arrays */
 #define MEMO_BYTES 256u  /* strings shorter than this are faster passed again than remembered */
 
@@ -167,9 +169,14 @@ static inline bool pass_escapes(const char *at, const char *end, struct grid_sca
 static bool string_here(const char **at_io, const char *end, unsigned *traits)
 {
     const char *at = *at_io;
-    bool done = false, stuck = false, far_high = false, escaped = false;
-    uint64_t high = 0;
+    bool done = false, stuck = false, high = false, escaped = false;
     while (!done && !stuck && at < end) {
+        at = grid_scan_inside(at, end, &high, &escaped);
+        if (GRID_LIKELY(at < end && *at == '"')) {
+            at++;
+            done = true;
+            break;
+        }
         size_t n = (size_t)(end - at) < GRID_SCAN_WIDE ? (size_t)(end - at) : GRID_SCAN_WIDE;
         struct grid_scan_marks found = grid_scan_marks(at, n);
         uint64_t stops = found.quotes | found.controls;
@@ -181,12 +188,10 @@ static bool string_here(const char **at_io, const char *end, unsigned *traits)
             done = at[stop] == '"';
             stuck = !done;
         }
-        high |= stop < GRID_SCAN_WIDE ? found.high & (((uint64_t)1 << stop) - 1) : found.high;
+        high |= (stop < GRID_SCAN_WIDE ? found.high & (((uint64_t)1 << stop) - 1) : found.high) != 0;
         at += stop + done;
-        if (!done && !stuck) /* a string that did not end here tends to go on */
-            at = grid_scan_inside(at, end, &far_high, &escaped);
     }
-    *traits |= (high || far_high ? GRID_LEX_HIGH : 0u) | (escaped ? GRID_LEX_ESCAPED : 0u);
+    *traits |= (high ? GRID_LEX_HIGH : 0u) | (escaped ? GRID_LEX_ESCAPED : 0u);
     *at_io = at;
     return done;
 }

@@ -74,7 +74,8 @@ static void go_on(struct grid_ticket *t, const struct grid_site *site, uint64_t 
 {
     t->decision.site = site->candidate->site;
     t->decision.cluster = site->candidate->cluster;
-    grid_stats_add(&site->candidate->pair->decisions[GRID_VERDICT_FAILOVER]);
+    t->pair = site->candidate->pair;
+    grid_stats_add(&t->pair->decisions[GRID_VERDICT_FAILOVER]);
     if (t->decision.blocks == 0)
         return;
     grid_index_pend(site->table, t->keys, t->decision.blocks, now_ms);

@@ -188,11 +188,30 @@ static void put_tables(struct text *text, const struct grid_config *config)
     }
 }
 
+static void put_histogram(const struct grid_histogram_form *form, const char *label,
+                          const struct grid_histogram *histogram, void *ctx)
+{
+    struct text *text = ctx;
+    struct grid_histogram_view view;
+    const char *comma = label[0] ? "," : "";
+    grid_histogram_read(histogram, form, &view);
+    put_head(text, form->family, form->help, "histogram");
+    for (size_t i = 0; i < form->n; i++)
+        grid_buf_printf(text->out, "%s_bucket{%s%sle=\"%.9g\"} %llu\n", form->family, label, comma,
+                        (double)form->bounds[i] / form->scale, (unsigned long long)view.cumulative[i]);
+    unsigned long long all = view.cumulative[form->n];
+    grid_buf_printf(text->out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", form->family, label, comma, all);
+    const char *open = label[0] ? "{" : "", *close = label[0] ? "}" : "";
+    grid_buf_printf(text->out, "%s_sum%s%s%s %.9g\n", form->family, open, label, close, view.sum);
+    grid_buf_printf(text->out, "%s_count%s%s%s %llu\n", form->family, open, label, close, all);
+}
+
 void grid_router_metrics(struct grid_router *router, uint64_t now_ms, struct grid_buf *out)
 {
     struct text text = {.out = out, .family = ""};
     (void)now_ms;
     grid_router_counters(router, put_counter, &text);
+    grid_stats_each_histogram(&router->stats, put_histogram, &text);
     struct grid_sites *sites = grid_router_take_sites(router);
     put_scores(&text, sites);
     put_tables(&text, sites->config);

@@ -322,6 +322,15 @@ static void choose(struct grid_ticket *t, bool peek, uint64_t now_ms, struct gri
     grid_select_by_match(&in, out_choice);
 }
 
+static void count_outcome(struct grid_stats *stats, const struct grid_decision *d)
+{
+    grid_stats_add(&stats->outcomes[d->outcome]);
+    if (!grid_decision_matched(d))
+        return;
+    grid_stats_add_n(&stats->keyed_blocks, d->blocks);
+    grid_stats_observe(&stats->matched, GRID_STATS_MATCHED, d->run);
+}
+
 /* Sends the request to `site`, and marks its keys there. */
 static void go(struct grid_ticket *t, const struct grid_site *site, enum grid_verdict verdict, bool peek,
                uint64_t now_ms)
@@ -333,9 +342,10 @@ static void go(struct grid_ticket *t, const struct grid_site *site, enum grid_ve
     grid_edits_make(t, site->candidate);
     if (peek)
         return;
-    grid_stats_add(&site->candidate->pair->decisions[verdict]);
+    t->pair = site->candidate->pair;
+    grid_stats_add(&t->pair->decisions[verdict]);
     if (d->outcome != GRID_OUTCOME_UNCOUNTED)
-        grid_stats_add(&t->router->stats.outcomes[d->outcome]);
+        count_outcome(&t->router->stats, d);
     if (d->reason != GRID_REASON_NONE)
         grid_stats_add(&t->router->stats.unkeyed[d->reason]);
     if (d->blocks == 0)

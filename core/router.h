@@ -6,7 +6,7 @@
  *           snapshot, held for a pointer copy and a count. Order: change, then now, or a table's lock; requests hold
  *           one lock at a time.
  * Not here  the steps of a request (route.c), what it changes of one (edits.c), of a failover (move.c), of an answer
- *           (learn.c).
+ *           (learn.c, watch.c).
  */
 #ifndef GRID_ROUTER_H
 #define GRID_ROUTER_H
@@ -21,6 +21,7 @@
 #include "rewrite.h"
 #include "select.h"
 #include "sites.h"
+#include "usage.h"
 #include "window.h"
 
 /* A cluster that a candidate names, from the load that brought it to the load that leaves it out. */
@@ -79,7 +80,8 @@ struct grid_ticket {
     size_t n_candidates;
     size_t first_site; /* candidates[i] stands for sites->sites[first_site + i] */
     struct grid_decision decision;
-    struct grid_table *pended; /* where the keys were marked; borrowed from sites */
+    struct grid_table *pended;    /* where the keys were marked; borrowed from sites */
+    struct grid_stats_pair *pair; /* of the decision's site and cluster; NULL: only peeked, or no site */
     struct grid_buf reply_text;
     struct grid_edit edits[GRID_MAX_EDITS];
     size_t n_edits;
@@ -87,9 +89,19 @@ struct grid_ticket {
     /* the answer */
     bool rewriting;
     struct grid_rewrite rewrite;
+    bool watching, has_tokens;
+    uint64_t token_ns; /* when the last tokens came; before them, when the request was whole */
+    struct grid_usage usage;
 
     uint64_t keys[GRID_MAX_KEYS];
 };
+
+/* Whether the sites were asked what they hold of it: not when it has no keys or was drawn to go by load. */
+static inline bool grid_decision_matched(const struct grid_decision *decision)
+{
+    return decision->outcome == GRID_OUTCOME_STICKY || decision->outcome == GRID_OUTCOME_NO_MATCH ||
+           decision->outcome == GRID_OUTCOME_LOAD_OVERRIDE;
+}
 
 /* What changes on the way to the candidate that the decision names: notes it in the ticket (edits.c). */
 void grid_edits_make(struct grid_ticket *ticket, const struct grid_config_candidate *candidate);

@@ -1,9 +1,10 @@
 /*
  * scan.c - what ends a plain run in a JSON string, found many bytes at a time
  *
- * Story     Far from any byte that means something, 64 bytes are looked at together with SSE2, which every x86-64 has,
- *           or 128 with AVX2 where the machine has it (twice as fast on long strings: docs/data-path.md). Near them, 64
- *           bytes become words of bits. Elsewhere the plain twins do it all, byte by byte.
+ * Story     64 bytes become words of bits, one bit a byte: with AVX-512 where the machine has it, else with AVX2, else
+ *           with SSE2, which every x86-64 has. Far from any byte that means something, AVX2 and SSE2 look at 128 and 64
+ *           bytes together and make no words (docs/data-path.md has figures). Elsewhere the plain twins do it all, byte
+ *           by byte.
  */
 #include "scan.h"
 
@@ -87,7 +88,7 @@ static inline const char *far_narrow(const char *at, const char *end, unsigned *
     return at;
 }
 
-#define AVX2 __attribute__((target("avx2")))
+#define AVX2 __attribute__((target("avx2,bmi")))
 
 AVX2 static inline __m256i load_thirty_two(const char *at)
 {
@@ -121,7 +122,8 @@ AVX2 static const char *far_wide(const char *at, const char *end, unsigned *high
 
 static inline bool has_wide(void)
 {
-    return __builtin_cpu_supports("avx2"); /* a load and a test: the answer is found once, when the process starts */
+    /* loads and tests: the answers are found once, when the process starts */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi");
 }
 
 static inline const char *plain(const char *at, const char *end, unsigned char *high, bool wide)
@@ -195,56 +197,146 @@ AVX2 static inline uint64_t letters_wide(__m256i low, __m256i high)
     return two_masks(_mm256_movemask_epi8(low_is), _mm256_movemask_epi8(high_is));
 }
 
-/* How many of 64 bytes grid_scan_inside passes: all, one less when the last begins an escape, or none. */
-AVX2 static inline size_t inside_wide(__m256i low, __m256i high)
+/* What 64 bytes of a string's inside hold: a bit for each. */
+struct inside {
+    uint64_t quotes, slashes, controls, letters;
+};
+
+/* The bytes that end a pass: the closing quote, what may not stand there, what may not stand behind a backslash
+ * (wrong). *cut: the first byte is escaped, and then: the first behind them is. It is all that a step knows of the one
+ * before. */
+static inline uint64_t inside_stops(struct inside in, uint64_t *cut, uint64_t *wrong)
+{
+    /* A byte is escaped when the run of backslashes ahead of it is odd. Adding a run's first bit to the run carries to
+     * the place behind it; whether that place is even or odd, together with where the run began, tells its length. */
+    const uint64_t even = 0x5555555555555555u;
+    uint64_t slashes = in.slashes & ~*cut, follows = slashes << 1 | *cut, begins_odd = slashes & ~even & ~follows;
+    uint64_t behind;
+    bool over = __builtin_add_overflow(begins_odd, slashes, &behind);
+    uint64_t escaped = (even ^ behind << 1) & follows;
+    *cut = over;
+    *wrong = escaped & ~(in.letters | in.quotes);
+    return in.controls | (in.quotes & ~escaped) | *wrong;
+}
+
+/* Where a pass ends among 64 bytes; of a wrong escape it is the backslash. */
+static inline const char *inside_end(const char *at, uint64_t stops, uint64_t wrong)
+{
+    size_t stop = (size_t)__builtin_ctzll(stops);
+    return at + stop - (wrong >> stop & 1);
+}
+
+static inline uint64_t below_first(uint64_t stops)
+{
+    return (stops & -stops) - 1;
+}
+
+AVX2 static inline struct inside inside_of_wide(__m256i low, __m256i high)
 {
     const __m256i quote = _mm256_set1_epi8('"'), slash = _mm256_set1_epi8('\\');
     const __m256i control = _mm256_set1_epi8(LAST_CONTROL);
-    const uint64_t even = 0x5555555555555555u;
-    uint64_t quotes = two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, quote)),
-                                _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, quote)));
-    uint64_t slashes = two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, slash)),
-                                 _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, slash)));
-    uint64_t controls = two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(low, control), low)),
-                                  _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(high, control), high)));
-    /* A byte is escaped when the run of backslashes ahead of it is odd. Adding a run's first bit to the run carries to
-     * the place behind it; whether that place is even or odd, together with where the run began, tells its length. */
-    uint64_t follows = slashes << 1, begins_odd = slashes & ~even & ~follows;
-    uint64_t escaped = (even ^ (begins_odd + slashes) << 1) & follows;
-    if (controls | (quotes & ~escaped) | (escaped & ~(letters_wide(low, high) | quotes)))
-        return 0;
-    return (slashes & ~escaped) >> 63 ? GRID_SCAN_WIDE - 1 : GRID_SCAN_WIDE;
+    return (struct inside){two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, quote)),
+                                     _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, quote))),
+                           two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, slash)),
+                                     _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, slash))),
+                           two_masks(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(low, control), low)),
+                                     _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(high, control), high))),
+                           letters_wide(low, high)};
 }
 
-AVX2 static const char *pass_inside_wide(const char *at, const char *end, bool *high, bool *escaped)
+AVX2 static const char *inside_wide(const char *at, const char *end, bool *high, bool *escaped)
 {
     __m256i seen = _mm256_setzero_si256();
-    unsigned high_bits = 0;
-    at = far_wide(at, end, &high_bits);
-    while (end - at >= (ptrdiff_t)GRID_SCAN_WIDE) {
+    unsigned far_high = 0;
+    uint64_t cut = 0, stops = 0, wrong = 0, met = 0, last_high = 0;
+    at = far_wide(at, end, &far_high);
+    for (; end - at >= (ptrdiff_t)GRID_SCAN_WIDE; at += GRID_SCAN_WIDE) {
         __m256i a = load_thirty_two(at), b = load_thirty_two(at + 32);
-        size_t passed = GRID_SCAN_WIDE;
-        if (_mm256_movemask_epi8(_mm256_or_si256(wide_stops(a), wide_stops(b)))) {
-            passed = inside_wide(a, b);
-            *escaped |= passed > 0;
+        if (cut || _mm256_movemask_epi8(_mm256_or_si256(wide_stops(a), wide_stops(b)))) {
+            struct inside in = inside_of_wide(a, b);
+            met |= cut;
+            stops = inside_stops(in, &cut, &wrong);
+            if (stops) {
+                met |= in.slashes & below_first(stops);
+                last_high = two_masks(_mm256_movemask_epi8(a), _mm256_movemask_epi8(b)) & below_first(stops);
+                break;
+            }
+            met |= in.slashes;
         }
-        if (passed == 0)
-            break;
         seen = _mm256_or_si256(seen, _mm256_or_si256(a, b));
-        at += passed;
     }
-    *high |= (high_bits | (unsigned)_mm256_movemask_epi8(seen)) != 0;
+    *escaped |= met != 0;
+    *high |= (far_high | (unsigned)_mm256_movemask_epi8(seen) | last_high) != 0;
+    return stops ? inside_end(at, stops, wrong) : at - cut;
+}
+
+#define AVX512 __attribute__((target("avx512bw,bmi")))
+
+AVX512 static inline uint64_t letters_widest(__m512i bytes)
+{
+    const __m512i table =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(-1, -1, 'b', -1, 't', -1, 'f', -1, -1, -1, -1, -1, '\\', -1, 'n', '/'));
+    return _mm512_cmpeq_epi8_mask(_mm512_shuffle_epi8(table, bytes), bytes) |
+           _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('r'));
+}
+
+AVX512 static const char *inside_widest(const char *at, const char *end, bool *high, bool *escaped)
+{
+    const __m512i quote = _mm512_set1_epi8('"'), slash = _mm512_set1_epi8('\\');
+    const __m512i control = _mm512_set1_epi8(LAST_CONTROL);
+    __m512i seen = _mm512_setzero_si512();
+    uint64_t cut = 0, stops = 0, wrong = 0, met = 0, last_high = 0;
+    for (; end - at >= (ptrdiff_t)GRID_SCAN_WIDE; at += GRID_SCAN_WIDE) {
+        __m512i bytes = _mm512_loadu_si512(at);
+        struct inside in = {_mm512_cmpeq_epi8_mask(bytes, quote), _mm512_cmpeq_epi8_mask(bytes, slash),
+                            _mm512_cmple_epu8_mask(bytes, control), 0};
+        if (in.quotes | in.slashes | in.controls | cut) {
+            in.letters = letters_widest(bytes);
+            met |= cut;
+            stops = inside_stops(in, &cut, &wrong);
+            if (stops) {
+                met |= in.slashes & below_first(stops);
+                last_high = _mm512_movepi8_mask(bytes) & below_first(stops);
+                break;
+            }
+            met |= in.slashes;
+        }
+        seen = _mm512_or_si512(seen, bytes);
+    }
+    *escaped |= met != 0;
+    *high |= (_mm512_movepi8_mask(seen) | last_high) != 0;
+    return stops ? inside_end(at, stops, wrong) : at - cut;
+}
+
+static inline bool has_widest(void)
+{
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("bmi");
+}
+
+static inline const char *inside_narrow(const char *at, const char *end, bool *high)
+{
+    unsigned high_bits = 0;
+    at = far_narrow(at, end, &high_bits);
+    *high |= high_bits != 0;
     return at;
 }
 
 const char *grid_scan_inside(const char *at, const char *end, bool *high, bool *escaped)
 {
-    unsigned high_bits = 0;
+    if (has_widest())
+        return inside_widest(at, end, high, escaped);
     if (has_wide())
-        return pass_inside_wide(at, end, high, escaped);
-    at = far_narrow(at, end, &high_bits);
-    *high |= high_bits != 0;
-    return at;
+        return inside_wide(at, end, high, escaped);
+    return inside_narrow(at, end, high);
+}
+
+const char *grid_scan_inside_by(size_t width, const char *at, const char *end, bool *high, bool *escaped)
+{
+    if (width == 64)
+        return has_widest() ? inside_widest(at, end, high, escaped) : NULL;
+    if (width == 32)
+        return has_wide() ? inside_wide(at, end, high, escaped) : NULL;
+    return inside_narrow(at, end, high);
 }
 
 const char *grid_scan_near(const char *at, unsigned char *high)
@@ -276,6 +368,11 @@ const char *grid_scan_inside(const char *at, const char *end, bool *high, bool *
     (void)high;
     (void)escaped;
     return at;
+}
+
+const char *grid_scan_inside_by(size_t width, const char *at, const char *end, bool *high, bool *escaped)
+{
+    return width == 16 ? grid_scan_inside(at, end, high, escaped) : NULL;
 }
 
 const char *grid_scan_near(const char *at, unsigned char *high)

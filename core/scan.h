@@ -28,8 +28,11 @@ struct grid_scan_marks {
 struct grid_scan_marks grid_scan_marks(const char *at, size_t n);
 struct grid_scan_marks grid_scan_marks_twin(const char *at, size_t n); /* byte by byte */
 
-/* Passes 64 bytes of a string's inside at a time, escapes too, as long as the string does not end in them and nothing
- * in them is wrong or spells a number. Sets what it saw. Passes less, down to nothing, where there is no AVX2. */
+/* Passes a string's inside, 64 bytes a step, plain escapes too: up to the byte that ends the string or may not stand in
+ * it, an escape that is wrong or spells a number, or where less than a step is left (an escape is passed whole or not
+ * at all). Sets what it met. Where there is no AVX2 it passes whole steps without any of these and without escapes. */
 const char *grid_scan_inside(const char *at, const char *end, bool *high, bool *escaped);
+/* The same with vectors of 16, 32 or 64 bytes; NULL where the machine has none such. For tests. */
+const char *grid_scan_inside_by(size_t width, const char *at, const char *end, bool *high, bool *escaped);
 
 #endif

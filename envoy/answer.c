@@ -130,6 +130,8 @@ static void take_answer(void *envoy, struct grid_filter *filter, const struct an
     bool tagged = from == GRID_FROM_SITE && (!end || filter->head_only) &&
                   grid_answer_begin(filter->ticket, head->status, head->type, head->coding);
     filter->tagging = tagged && !filter->head_only;
+    filter->watching = from == GRID_FROM_SITE && !end &&
+                       grid_watch_begin(filter->ticket, head->status, head->type, head->coding, filter->asked_ns);
     if (tagged)
         forget_bytes(envoy);
     if (head->forged)
@@ -139,13 +141,12 @@ static void take_answer(void *envoy, struct grid_filter *filter, const struct an
     grid_meta_write(envoy, filter);
 }
 
-int ON(http_filter_response_headers)(void *envoy, void *stream, bool end)
+static void take_head(void *envoy, struct grid_filter *filter, bool end)
 {
-    struct grid_filter *filter = stream;
     struct answer_head head;
     uint64_t flags = 0;
     if (filter->kind == GRID_FILTER_OPS || filter->stage == GRID_FILTER_REPLIED || !read_head(envoy, &head))
-        return ENVOY_HEADERS_CONTINUE;
+        return;
     if (filter->local)
         ENVOY(http_filter_get_attribute_int)(envoy, ENVOY_ATTRIBUTE_RESPONSE_FLAGS, &flags);
     filter->answered = !filter->local;
@@ -154,7 +155,6 @@ int ON(http_filter_response_headers)(void *envoy, void *stream, bool end)
         take_answer(envoy, filter, &head, whose(envoy, filter, flags), end);
     if (replace)
         replace_answer(envoy, filter, head.status, flags, end);
-    return ENVOY_HEADERS_CONTINUE;
 }
 
 /* Where bytes of the answer go on. */
@@ -170,44 +170,79 @@ static void put(void *ctx, struct grid_str bytes)
     ENVOY(http_append_body)(outlet->envoy, outlet->body, bytes);
 }
 
-/* A piece of the answer goes through the core: it goes on as it came, or what the core put behind it goes on. */
-static void tag_piece(void *envoy, struct grid_filter *filter, bool end)
+/* A piece of the answer goes through the core, which looks at it; it goes on as it came, or what the core put behind it
+ * goes on. */
+static void show_piece(void *envoy, struct grid_filter *filter, bool end, uint64_t now_ns)
 {
     struct outlet outlet = {envoy, ENVOY_RESPONSE_RECEIVED};
     struct grid_str room[MANY_SLICES];
-    size_t bytes = ENVOY(http_get_body_size)(envoy, outlet.body);
     size_t n = ENVOY(http_get_body_chunks_size)(envoy, outlet.body);
     struct grid_str *slices = n <= MANY_SLICES ? room : malloc(n * sizeof(*slices));
-    if (slices && (n == 0 || ENVOY(http_get_body_chunks)(envoy, outlet.body, slices)) &&
-        !grid_answer_body(filter->ticket, slices, n, end, put, &outlet))
-        ENVOY(http_drain_body)(envoy, outlet.body, bytes);
-    filter->tagging = slices && !end; /* without memory for the list the rest passes as it is */
+    bool shown = slices && (n == 0 || ENVOY(http_get_body_chunks)(envoy, outlet.body, slices));
+    if (shown && filter->watching)
+        grid_watch_piece(filter->ticket, slices, n, now_ns);
+    if (shown && filter->tagging) {
+        size_t bytes = ENVOY(http_get_body_size)(envoy, outlet.body);
+        if (!grid_answer_body(filter->ticket, slices, n, end, put, &outlet))
+            ENVOY(http_drain_body)(envoy, outlet.body, bytes);
+    }
     if (slices != room)
         free(slices);
+    if (shown && end && filter->watching)
+        grid_watch_end(filter->ticket);
+    filter->tagging = filter->tagging && slices && !end; /* without memory for the list the rest passes as it is */
+    filter->watching = filter->watching && shown && !end;
+}
+
+static void take_body(void *envoy, struct grid_filter *filter, bool end, uint64_t now_ns)
+{
+    if (filter->tagging || filter->watching)
+        show_piece(envoy, filter, end, now_ns);
+    if (!filter->replace_body)
+        return;
+    size_t bytes = ENVOY(http_get_body_size)(envoy, ENVOY_RESPONSE_RECEIVED);
+    ENVOY(http_drain_body)(envoy, ENVOY_RESPONSE_RECEIVED, bytes);
+    if (end)
+        ENVOY(http_append_body)(envoy, ENVOY_RESPONSE_RECEIVED, filter->failure.body);
+}
+
+/* Trailers end the body: what was held back goes ahead of them. */
+static void take_trailers(void *envoy, struct grid_filter *filter)
+{
+    struct outlet outlet = {envoy, ENVOY_RESPONSE_BUFFERED};
+    if (filter->tagging)
+        grid_answer_body(filter->ticket, NULL, 0, true, put, &outlet);
+    if (filter->watching)
+        grid_watch_end(filter->ticket);
+    filter->tagging = filter->watching = false;
+}
+
+/* ---- hooks --------------------------------------------------------------------------------------------------- */
+
+int ON(http_filter_response_headers)(void *envoy, void *stream, bool end)
+{
+    struct grid_filter *filter = stream;
+    uint64_t since_ns = grid_module_now_ns();
+    take_head(envoy, filter, end);
+    filter->spent_ns = grid_module_now_ns() - since_ns;
+    return ENVOY_HEADERS_CONTINUE;
 }
 
 int ON(http_filter_response_body)(void *envoy, void *stream, bool end)
 {
     struct grid_filter *filter = stream;
-    if (filter->tagging)
-        tag_piece(envoy, filter, end);
-    if (!filter->replace_body)
-        return ENVOY_BODY_CONTINUE;
-    size_t bytes = ENVOY(http_get_body_size)(envoy, ENVOY_RESPONSE_RECEIVED);
-    ENVOY(http_drain_body)(envoy, ENVOY_RESPONSE_RECEIVED, bytes);
-    if (end)
-        ENVOY(http_append_body)(envoy, ENVOY_RESPONSE_RECEIVED, filter->failure.body);
+    uint64_t since_ns = grid_module_now_ns();
+    take_body(envoy, filter, end, since_ns);
+    filter->spent_ns += grid_module_now_ns() - since_ns;
     return ENVOY_BODY_CONTINUE;
 }
 
-/* Trailers end the body: what was held back goes ahead of them. */
 int ON(http_filter_response_trailers)(void *envoy, void *stream)
 {
     struct grid_filter *filter = stream;
-    struct outlet outlet = {envoy, ENVOY_RESPONSE_BUFFERED};
-    if (filter->tagging)
-        grid_answer_body(filter->ticket, NULL, 0, true, put, &outlet);
-    filter->tagging = false;
+    uint64_t since_ns = grid_module_now_ns();
+    take_trailers(envoy, filter);
+    filter->spent_ns += grid_module_now_ns() - since_ns;
     return ENVOY_TRAILERS_CONTINUE;
 }
 
@@ -216,6 +251,6 @@ int ON(http_filter_local_reply)(void *envoy, void *stream, uint32_t status, stru
     struct grid_filter *filter = stream;
     (void)envoy, (void)status, (void)details, (void)reset;
     filter->local = filter->stage != GRID_FILTER_REPLIED;
-    filter->tagging = false; /* the site's answer, if there was one, is over */
+    filter->tagging = filter->watching = false; /* the site's answer, if there was one, is over */
     return ENVOY_LOCAL_REPLY_CONTINUE;
 }

@@ -41,6 +41,8 @@ struct grid_module *grid_module_get(void);
 
 /* Milliseconds of a clock that never goes back, far from 0. */
 uint64_t grid_module_now_ms(void);
+/* The same clock in nanoseconds. */
+uint64_t grid_module_now_ns(void);
 
 /* Writes one line to Envoy's log. Never given text of a request. */
 void grid_module_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -41,6 +41,7 @@ static bool decide(void *envoy, struct grid_filter *filter, uint64_t bytes)
     grid_pick_decide(envoy, filter);
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
     filter->stage = GRID_FILTER_DECIDED;
+    filter->body_bytes = bytes;
     grid_recent_note(filter->ticket, 1, grid_module_now_ms());
     if (grid_bridge_forwarded(decision)) {
         change_head(envoy, filter, decision);
@@ -104,9 +105,8 @@ static uint64_t said_bytes(void *envoy)
     return text.len > 0 ? bytes : UINT64_MAX;
 }
 
-int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
+static int take_head(void *envoy, struct grid_filter *filter, bool end)
 {
-    struct grid_filter *filter = stream;
     if (filter->kind == GRID_FILTER_OPS) {
         filter->stage = GRID_FILTER_REPLIED;
         if (grid_ops_begin(envoy, filter, end)) {
@@ -254,9 +254,8 @@ static bool finish_body(void *envoy, struct grid_filter *filter, const struct gr
     return false;
 }
 
-int ON(http_filter_request_body)(void *envoy, void *stream, bool end)
+static int take_body(void *envoy, struct grid_filter *filter, bool end)
 {
-    struct grid_filter *filter = stream;
     if (filter->stage == GRID_FILTER_REPLIED)
         return ENVOY_BODY_STOP;
     if (filter->stage != GRID_FILTER_BODY)
@@ -268,9 +267,8 @@ int ON(http_filter_request_body)(void *envoy, void *stream, bool end)
     return finish_body(envoy, filter, &parts, over) ? ENVOY_BODY_CONTINUE : ENVOY_BODY_STOP;
 }
 
-int ON(http_filter_request_trailers)(void *envoy, void *stream)
+static int take_trailers(void *envoy, struct grid_filter *filter)
 {
-    struct grid_filter *filter = stream;
     if (filter->stage == GRID_FILTER_REPLIED)
         return ENVOY_TRAILERS_STOP;
     if (filter->stage != GRID_FILTER_BODY)
@@ -279,4 +277,44 @@ int ON(http_filter_request_trailers)(void *envoy, void *stream)
     struct grid_body parts = parts_of(envoy, false);
     bool over = body_bytes(envoy, &parts) > most_bytes(filter);
     return finish_body(envoy, filter, &parts, over) ? ENVOY_TRAILERS_CONTINUE : ENVOY_TRAILERS_STOP;
+}
+
+/* ---- hooks --------------------------------------------------------------------------------------------------- */
+
+/* Adds the time since a hook began; what a request took is known when it is decided. */
+static void spend(struct grid_filter *filter, uint64_t since_ns)
+{
+    uint64_t now_ns = grid_module_now_ns();
+    if (filter->asked_ns > 0)
+        return;
+    filter->spent_ns += now_ns - since_ns;
+    if (filter->stage != GRID_FILTER_DECIDED)
+        return;
+    filter->asked_ns = now_ns;
+    grid_count_time(filter->module->router, GRID_SIDE_REQUEST, filter->spent_ns);
+    filter->spent_ns = 0;
+}
+
+int ON(http_filter_request_headers)(void *envoy, void *stream, bool end)
+{
+    uint64_t since_ns = grid_module_now_ns();
+    int status = take_head(envoy, stream, end);
+    spend(stream, since_ns);
+    return status;
+}
+
+int ON(http_filter_request_body)(void *envoy, void *stream, bool end)
+{
+    uint64_t since_ns = grid_module_now_ns();
+    int status = take_body(envoy, stream, end);
+    spend(stream, since_ns);
+    return status;
+}
+
+int ON(http_filter_request_trailers)(void *envoy, void *stream)
+{
+    uint64_t since_ns = grid_module_now_ns();
+    int status = take_trailers(envoy, stream);
+    spend(stream, since_ns);
+    return status;
 }

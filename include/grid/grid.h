@@ -307,6 +307,24 @@ bool grid_answer_body(struct grid_ticket *ticket, const struct grid_str *slices,
 /* How many ids got their tag so far. */
 uint64_t grid_answer_tagged(const struct grid_ticket *ticket);
 
+/* Begins to look at the answer's body, after grid_learn: when its tokens come, how many of the prompt's were cached.
+ * `asked_ns`: when the request was whole, by any clock that never goes back. False: there is nothing to see. Then each
+ * piece as it passes, and the end of one that came whole. */
+bool grid_watch_begin(struct grid_ticket *ticket, int status, struct grid_str content_type,
+                      struct grid_str content_encoding, uint64_t asked_ns);
+void grid_watch_piece(struct grid_ticket *ticket, const struct grid_str *slices, size_t n_slices, uint64_t now_ns);
+void grid_watch_end(struct grid_ticket *ticket);
+/* What the engine said so far. */
+struct grid_watched {
+    bool has_prompt, has_cached, has_output;
+    uint64_t prompt_tokens, cached_tokens, output_tokens;
+};
+void grid_watch_usage(const struct grid_ticket *ticket, struct grid_watched *out_watched);
+
+/* Counts time that the host spent on a request that was decided, or on a site's answer. */
+enum grid_side { GRID_SIDE_REQUEST, GRID_SIDE_RESPONSE };
+void grid_count_time(struct grid_router *router, enum grid_side side, uint64_t ns);
+
 /* The error answer in the API's own shape for a failure that the proxy made (behaviour.md O.41): status 400, 404, 408,
  * 413, 431, 500, 502, 503 or 504. ticket may be NULL (then OpenAI's shape); *out_reply's views live as long as the
  * ticket, or for ever when it is NULL. `overloaded`: a 503 of the gateway's own limits. */
@@ -344,6 +362,23 @@ void grid_wipe(void *memory, size_t bytes);
  * HMAC-SHA256 under the secret. Equal heads of prompts still give equal heads of values. */
 uint64_t grid_record_seed(struct grid_str secret);
 void grid_record_keys(struct grid_str secret, uint64_t *keys, size_t n);
+
+/* One line of it, with its line feed: what `simulate` and `tune` read. Each begins with GRID_RECORD_HEAD. */
+#define GRID_RECORD_HEAD "{\"timestamp\":"
+#define GRID_RECORD_MAX_TOKENS 16777216u
+struct grid_record {
+    uint64_t at_ms;         /* arrival, from any start */
+    uint64_t body_bytes;    /* stands for the prompt's tokens when prompt_tokens is 0 */
+    uint64_t prompt_tokens; /* as the engine counted them; 0: unknown */
+    bool has_output;
+    uint64_t output_tokens;
+    const uint64_t *values; /* of grid_record_keys */
+    size_t n;
+};
+void grid_record_put(const struct grid_record *record, struct grid_buf *out);
+
+/* Counts records of a host's recording. */
+void grid_count_records(struct grid_router *router, uint64_t written, uint64_t dropped);
 
 /* ---- a decision, explained (core/explain.c) ------------------------------------------------------------------- */
 

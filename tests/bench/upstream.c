@@ -1,9 +1,9 @@
 /*
  * upstream.c - the cheapest site there is, for measuring what stands in front of it
  *
- * Usage: bench_upstream PORT. Answers every request on 127.0.0.1:PORT with the same small chat completion,
- * /metrics with an empty queue and /v1/models with one model. One thread, epoll, keep-alive, bodies by
- * Content-Length or chunked; nothing is parsed beyond that.
+ * Usage: bench_upstream PORT [EVENTS]. Answers every request on 127.0.0.1:PORT with the same small chat completion, or
+ * streams it as so many events, each written by itself; /metrics with an empty queue and /v1/models with one model. One
+ * thread, epoll, keep-alive, bodies by Content-Length or chunked; nothing is parsed beyond that.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,6 +29,12 @@ static const char models[] =
     "{\"object\":\"list\",\"data\":[{\"id\":\"llama\",\"object\":\"model\",\"owned_by\":\"bench\"}]}";
 static const char metrics[] = "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting 0\n";
 
+static const char event[] =
+    "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"llama\",\"choices\":[{"
+    "\"index\":0,\"delta\":{\"content\":\" word\"},\"finish_reason\":null}]}\n\n";
+static const char done[] = "data: [DONE]\n\n";
+static unsigned long events; /* 0: answers are whole */
+
 struct connection {
     int fd;
     bool chunked;
@@ -37,15 +43,34 @@ struct connection {
     char head[HEAD_BYTES];
 };
 
+static void put(struct connection *c, const char *bytes, int n)
+{
+    if (n > 0 && send(c->fd, bytes, (size_t)n, MSG_NOSIGNAL) != n)
+        (void)shutdown(c->fd, SHUT_RDWR);
+}
+
+static void stream(struct connection *c)
+{
+    static const char head[] =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    char out[1024];
+    put(c, head, (int)sizeof head - 1);
+    for (unsigned long i = 0; i < events; i++)
+        put(c, out, snprintf(out, sizeof out, "%zx\r\n%s\r\n", sizeof event - 1, event));
+    put(c, out, snprintf(out, sizeof out, "%zx\r\n%s\r\n0\r\n\r\n", sizeof done - 1, done));
+}
+
 static void answer(struct connection *c)
 {
     char out[1024];
     bool scrape = strncmp(c->head, "GET /metrics", 12) == 0, list = strncmp(c->head, "GET /v1/models", 14) == 0;
     const char *body = scrape ? metrics : list ? models : chat;
-    int n = snprintf(out, sizeof out, "HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %zu\r\n\r\n%s",
-                     scrape ? "text/plain" : "application/json", strlen(body), body);
-    if (n > 0 && send(c->fd, out, (size_t)n, MSG_NOSIGNAL) != n)
-        (void)shutdown(c->fd, SHUT_RDWR);
+    if (events > 0 && body == chat)
+        stream(c);
+    else
+        put(c, out,
+            snprintf(out, sizeof out, "HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %zu\r\n\r\n%s",
+                     scrape ? "text/plain" : "application/json", strlen(body), body));
     c->head_len = 0;
     c->chunked = false;
 }
@@ -129,20 +154,21 @@ static void accept_one(int listener, int poll)
     }
     c->fd = fd;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
-    (void)epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+    struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = c};
+    (void)epoll_ctl(poll, EPOLL_CTL_ADD, fd, &wanted);
 }
 
 int main(int argc, char **argv)
 {
     static char room[READ_BYTES];
-    if (argc != 2) {
-        (void)fprintf(stderr, "usage: bench_upstream PORT\n");
+    if (argc != 2 && argc != 3) {
+        (void)fprintf(stderr, "usage: bench_upstream PORT [EVENTS]\n");
         return 2;
     }
+    events = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
     int listener = listen_on((unsigned short)strtoul(argv[1], NULL, 10)), poll = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, ready[64];
-    (void)epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
+    struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = NULL}, ready[64];
+    (void)epoll_ctl(poll, EPOLL_CTL_ADD, listener, &wanted);
     for (;;) {
         int n = epoll_wait(poll, ready, 64, -1);
         for (int i = 0; i < n; i++) {

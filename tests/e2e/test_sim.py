@@ -281,6 +281,21 @@ def test_tokens_are_spaced_in_time(start):
 # ---- the API ----
 
 
+def test_tokens_are_sent_as_they_come_on_a_used_connection(start):
+    """A site that waits for the acknowledgement of one token before it sends the next bundles them by 40 ms."""
+    site = start("--decode-tps", 200)
+    body = json.dumps({"model": MODEL, "stream": True, "max_tokens": 8, "messages": [{"role": "user", "content": "a"}]})
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", site.port), WAIT_S) as s:
+        for turn in range(3):
+            s.sendall((head + body).encode())
+            pieces = []
+            while not b"".join(pieces).endswith(b"0\r\n\r\n"):
+                pieces.append(s.recv(65536))
+                assert pieces[-1]
+            assert sum(b'"content"' in p for p in pieces) >= 6, (turn, pieces)
+
+
 def test_openai_sdk_reads_chat_streams(start):
     site = start("--name", "site-a", "--decode-tps", 1000)
     with site.openai() as client:

@@ -73,7 +73,7 @@ def watched(tmp_path_factory):
     rules['groups'][0]['interval'] = '1s'
     (folder / 'rules.yaml').write_text(yaml.safe_dump(rules))
     with Grid(sites=('east', 'west', 'north'), affinity={'exploration': 0.1},
-              serving={'load_window_ms': 3000}) as grid:
+              serving={'load_window_ms': 3000}, site_options=('--prefill-tps', '1000000', '--decode-tps', '200')) as grid:
         (folder / 'prometheus.yaml').write_text(yaml.safe_dump({
             'global': {'scrape_interval': '1s', 'evaluation_interval': '1s'}, 'rule_files': ['rules.yaml'],
             'scrape_configs': [{'job_name': 'grid', 'metrics_path': '/metrics',
@@ -89,6 +89,7 @@ def watched(tmp_path_factory):
             while not stop.wait(0.1):
                 turn += 1
                 grid.chat(prose('talk %d' % (turn % 5), 3000 + 100 * turn))
+                grid.chat(prose('stream %d' % (turn % 5), 4000), stream=True, stream_options={'include_usage': True})
                 grid.chat('short')
                 grid.chat('nobody serves this', model='other')
         traffic = threading.Thread(target=talk)

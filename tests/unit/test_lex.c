@@ -58,6 +58,61 @@ static void plain_agrees_with_twin(void **state)
     }
 }
 
+/* What grid_scan_inside passes, byte by byte. */
+static const char *inside_twin(const char *from, const char *end, bool *high, bool *escaped)
+{
+    const char *limit = from + (end - from) / 64 * 64, *at = from;
+    while (at < limit && *at != '"' && (unsigned char)*at >= 0x20) {
+        size_t bytes = 1;
+        if (*at == '\\') {
+            *escaped = true;
+            if (limit - at < 2 || !strchr("\"\\/bfnrt", at[1]) || at[1] == '\0')
+                break;
+            bytes = 2;
+        }
+        *high |= (unsigned char)*at >= 0x80;
+        at += bytes;
+    }
+    return at;
+}
+
+static void inside_agrees_with_twin(void **state)
+{
+    (void)state;
+    static const char *const bits[] = {
+        "\\",       "\\\\",    "\\\"", "\\n",  "\\/", "\\r",  "a",
+        "\xC3\xA9", "\\u00e9", "\"",   "\x1F", "\\x", "\x7F", "bcdefghijklmnopqrstuvwxyz"};
+    char text[600];
+    size_t widths = 0;
+    uint64_t dice = seed_of_run() | 1u;
+    for (int round = 0; round < 40000; round++) {
+        size_t len = 0, kinds = 1 + draw(&dice, sizeof bits / sizeof bits[0]), plain = draw(&dice, 30);
+        while (len < sizeof text - 32) {
+            const char *bit = draw(&dice, 30) < plain ? "plain words " : bits[draw(&dice, kinds)];
+            memcpy(text + len, bit, strlen(bit));
+            len += strlen(bit);
+        }
+        const char *from = text + draw(&dice, 70), *end = text + 70 + draw(&dice, len - 69);
+        bool high_twin = false, escaped_twin = false;
+        const char *twin = inside_twin(from, end, &high_twin, &escaped_twin);
+        for (size_t width = 16; width <= 64; width *= 2) {
+            bool high = false, escaped = false;
+            const char *stop = grid_scan_inside_by(width, from, end, &high, &escaped);
+            if (!stop)
+                continue;
+            widths |= width;
+            if (width == 16) { /* whole steps alone, and no escapes */
+                assert_true(stop <= twin && (stop - from) % 64 == 0 && !escaped && high <= high_twin);
+                continue;
+            }
+            assert_ptr_equal(stop, twin);
+            assert_int_equal(high, high_twin);
+            assert_int_equal(escaped, escaped_twin);
+        }
+    }
+    printf("widths of vectors tried, added up: %zu\n", widths);
+}
+
 /* Strings full of escapes, some of them wrong: one slice, where 64 bytes are looked at together, against slices of one
  * byte, where none are. */
 static void strings_in_one_piece_or_bytes(void **state)
@@ -232,13 +287,10 @@ static void memo_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_agrees_with_twin),
-        cmocka_unit_test(strings_in_one_piece_or_bytes),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(escapes_byte_by_byte),
-        cmocka_unit_test(utf8_at_every_cut),
-        cmocka_unit_test(cursor_passes_empty_slices),
-        cmocka_unit_test(memo_changes_nothing),
+        cmocka_unit_test(plain_agrees_with_twin),        cmocka_unit_test(inside_agrees_with_twin),
+        cmocka_unit_test(strings_in_one_piece_or_bytes), cmocka_unit_test(numbers),
+        cmocka_unit_test(escapes_byte_by_byte),          cmocka_unit_test(utf8_at_every_cut),
+        cmocka_unit_test(cursor_passes_empty_slices),    cmocka_unit_test(memo_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
