@@ -7,6 +7,7 @@ import json
 import time
 
 import httpx
+import pytest
 
 from apis import Chat
 from engines import BLOCK_TOKENS, INTERVAL_MS, START_S
@@ -39,8 +40,18 @@ def resets(pair):
                 if line.startswith('grid_route_cluster_resets_total')) for ops in pair.all_ops]
 
 
-def test_an_engine_restarted_in_the_middle(pair, table):
-    west, rows = pair.sites['west'], []
+@pytest.fixture
+def west(pair):
+    """The engine to restart; it runs for the tests that follow, whatever becomes of this one."""
+    west = pair.sites['west']
+    yield west
+    if west.process.poll() is not None:
+        west.start()
+        eventually(lambda: west.answers('/health'), START_S, 'the engine started again')
+
+
+def test_an_engine_restarted_in_the_middle(pair, west, table):
+    rows = []
 
     def take(what, gateway, text):
         told = turn(pair, gateway, text)
@@ -61,7 +72,8 @@ def test_an_engine_restarted_in_the_middle(pair, table):
     told = take('while it is down', 0, talks[2])
     assert (told['site'], told['cached']) == ('east', 0), 'it goes on to the other engine'
     told = take('again, while it is down', 0, talks[2])
-    assert (told['site'], told['outcome']) == ('east', 'sticky') and told['cached'] > 0
+    assert told['site'] == 'east' and told['cached'] > 0
+    assert told['outcome'] in ('sticky', None), 'None, in no outcome, once Envoy leaves the dead host alone: one site to choose'
     assert resets(pair) == before
     started = time.monotonic()
     west.start()
