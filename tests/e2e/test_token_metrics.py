@@ -134,7 +134,7 @@ def test_series_are_bounded(grid):
     rest = set(series) - times
     of_pairs = {s for s in rest if 'site="' in s and 'site=""' not in s}
     of_clusters = {s for s in rest - of_pairs if 'cluster="pool-' in s}
-    assert len(of_pairs) == 14 * len(SITES)
+    assert len(of_pairs) == 15 * len(SITES)
     assert len(of_clusters) <= 11 * len(SITES)
     assert len(rest - of_pairs - of_clusters) == 79
 
