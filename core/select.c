@@ -34,7 +34,8 @@ double grid_select_worth(const struct grid_select *in, uint32_t run)
     return tokens / in->prefill_tokens_per_second / in->queued_request_seconds;
 }
 
-/* Candidates come in the order of their queues; between equal ones that order decides, or who has fewer open requests. */
+/* Candidates come in the order of their queues; between equal ones that order decides, or who has fewer open requests.
+ */
 static bool comes_before(const struct grid_select *in, const struct grid_candidate *c,
                          const struct grid_candidate *first)
 {

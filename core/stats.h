@@ -3,8 +3,9 @@
  *
  * Story     Requests count on any thread, scrapes read on any other. One table of families (stats.c) gives names,
  *           labels and help to /metrics, to Envoy's own store and to replay.
- * Promise   Values only grow, but for the number of open requests. The set of series is bounded: fixed lists, and (site, cluster) pairs of the
- *           configuration, GRID_STATS_MAX_PAIRS in a process' life, later ones share one pair named "other".
+ * Promise   Values only grow, but for the number of open requests. The set of series is bounded: fixed lists, and
+ *           (site, cluster) pairs of the configuration, GRID_STATS_MAX_PAIRS in a process' life, later ones share one
+ *           pair named "other".
  * Threads   Counting and reading: any, relaxed atomics, hot counters a cache line apart. Adding a pair: one at a time.
  * Source    behaviour.md K.
  */
