@@ -18,7 +18,7 @@
 #define PROBES 3
 #define FAILURES_TO_EJECT 5
 #define EJECT_MS 5000
-#define LONGEST_EJECT_MS 30000
+#define LONGEST_EJECT_MS 10000 /* longer hides an engine that came back; who tries it too soon goes on elsewhere */
 #define EJECT_CHECK_MS 1000
 
 static json_t *text_of(struct grid_str text)

@@ -1,7 +1,7 @@
 """An engine that is killed and started again in the middle: its cache is gone. How soon the gateway knows, and what it costs.
 
-Envoy leaves a host alone that it could not connect to five times, polls included: for 5 s at first and 30 s at most, looked at
-every second. Until then the engine gets no request, so that nothing is foreseen of it; at its first poll its blocks are forgotten.
+Envoy leaves a host alone that it could not connect to five times, polls included: for 5 s at first and 10 s at most, looked at
+every second. At its first poll after that its blocks are forgotten.
 """
 import json
 import time
@@ -14,7 +14,7 @@ from engines import BLOCK_TOKENS, INTERVAL_MS, START_S
 from grid import eventually, prose
 
 TIMEOUT_MS = 2000                   # of a poll, the default
-EJECTED_MS = 30000 + 1000           # the longest, and how often Envoy looks
+EJECTED_MS = 10000 + 1000           # the longest, and how often Envoy looks
 API = Chat()
 
 
