@@ -225,6 +225,22 @@ static void read_serving(struct grid_reading *r, json_t *root)
     }
 }
 
+static void read_trace_keys(struct grid_reading *r, json_t *root)
+{
+    struct grid_gateway *out = r->out;
+    json_t *trace = grid_reading_mapping(r, root, "trace_keys");
+    out->trace_keys = trace != NULL;
+    if (trace == NULL) {
+        return;
+    }
+    grid_reading_path(r, trace, "trace_keys.path", out->trace_path);
+    grid_reading_path(r, trace, "trace_keys.secret_path", out->trace_secret_path);
+    grid_reading_number(r, trace, "trace_keys.max_bytes", &out->trace_max_bytes);
+    if (grid_reading_member(trace, "path") == NULL || grid_reading_member(trace, "secret_path") == NULL) {
+        grid_reading_refuse(r, "trace_keys", "path and secret_path are both needed");
+    }
+}
+
 static void read_root(struct grid_reading *r, json_t *root)
 {
     struct grid_gateway *out = r->out;
@@ -242,6 +258,7 @@ static void read_root(struct grid_reading *r, json_t *root)
     grid_reading_number(r, root, "concurrency", &concurrency);
     out->concurrency = (unsigned)concurrency;
     read_timeouts(r, root);
+    read_trace_keys(r, root);
     read_site_route(r, root);
     read_serving(r, root);
     grid_config_edge_check(r, root);

@@ -61,6 +61,9 @@ struct grid_gateway {
     json_t *filters_before; /* a list, never NULL after a load */
     unsigned concurrency;   /* 0: one worker a processor */
     bool access_log;
+    bool trace_keys; /* record key streams */
+    char trace_path[GRID_PATH_BYTES], trace_secret_path[GRID_PATH_BYTES];
+    uint64_t trace_max_bytes;
     char log_level[16];
     struct grid_settings settings;
     struct grid_serving *serving;

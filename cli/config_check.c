@@ -8,9 +8,13 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MOST_PORT 65535u
 #define SOCKET_BYTES 108u /* what the kernel takes, its NUL included */
@@ -174,6 +178,63 @@ static void check_tag_keys(struct grid_reading *r)
     }
 }
 
+/* Whether a file may be written on: it is empty, or a recording. */
+static bool is_recording(const char *path)
+{
+    char head[sizeof GRID_RECORD_HEAD - 1];
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, head, sizeof head);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return len == 0 || (len == (ssize_t)sizeof head && memcmp(head, GRID_RECORD_HEAD, sizeof head) == 0);
+}
+
+/* Where key streams are recorded: a recording, or none yet in a folder that takes one. Nothing is made here. */
+static void check_trace_path(struct grid_reading *r, const char *path)
+{
+    static const char field[] = "trace_keys.path";
+    char folder[GRID_PATH_BYTES];
+    struct stat st;
+    if (stat(path, &st) == 0) {
+        if (!S_ISREG(st.st_mode)) {
+            grid_reading_refuse(r, field, "%s is not a regular file", path);
+        } else if (access(path, R_OK | W_OK) != 0) {
+            grid_reading_refuse(r, field, "%s: %s", path, strerror(errno));
+        } else if (!is_recording(path)) {
+            grid_reading_refuse(r, field, "%s is there, and is no recording", path);
+        }
+        return;
+    }
+    snprintf(folder, sizeof folder, "%s", path);
+    *(strrchr(folder, '/') + 1) = '\0'; /* the path is absolute */
+    if (access(folder, W_OK | X_OK) != 0) {
+        grid_reading_refuse(r, field, "%s: %s", folder, strerror(errno));
+    }
+}
+
+/* At the start only: the secret may be gone while its recording goes on. */
+static void check_trace(struct grid_reading *r)
+{
+    const struct grid_gateway *gateway = r->out;
+    struct grid_tagkey_set secret = {0};
+    char error[GRID_PATH_BYTES + 256];
+    if (gateway->trace_path[0] == '\0' || gateway->trace_secret_path[0] == '\0' || r->kept->settings != NULL) {
+        return;
+    }
+    if (gateway->provider) {
+        grid_reading_refuse(r, "trace_keys", "not of role provider: it reads no prompt");
+    }
+    if (strchr(gateway->trace_path, '\n') != NULL || strchr(gateway->trace_secret_path, '\n') != NULL) {
+        grid_reading_refuse(r, "trace_keys", "a path must not hold a line feed");
+    }
+    check_trace_path(r, gateway->trace_path);
+    if (!grid_tagkey_add(&secret, gateway->trace_secret_path, error, sizeof error)) {
+        grid_reading_refuse(r, "trace_keys.secret_path", "%s", error);
+    }
+    grid_tagkey_wipe(&secret);
+}
+
 void grid_config_check_gateway(struct grid_reading *r)
 {
     const struct grid_gateway *gateway = r->out;
@@ -195,6 +256,7 @@ void grid_config_check_gateway(struct grid_reading *r)
     take_material(r, "tls.key_path", gateway->key_path, GRID_MATERIAL_KEY);
     take_material(r, "tls.client_ca_path", gateway->client_ca_path, GRID_MATERIAL_CERTIFICATES);
     check_tag_keys(r);
+    check_trace(r);
 }
 
 /* ---- the serving config -------------------------------------------------------------------------------------- */

@@ -49,9 +49,8 @@ static const char usage[] =
     "\n"
     "Exit status: 0 shown, keys or not; 1 the file cannot be read; 2 usage.\n";
 
-#define BYTES_A_TOKEN 4
-#define MAX_TOKENS 16777216ull /* what a trace may say */
-#define MAX_AT_MS 1000000000000ull
+#define MAX_TOKENS ((uint64_t)GRID_RECORD_MAX_TOKENS)
+#define MAX_AT_MS 10000000000000ull /* also milliseconds since 1970 */
 
 struct options {
     struct grid_str path, model;
@@ -93,21 +92,20 @@ static void print_text(const struct grid_decision *decision, const uint64_t *key
 static void print_line(const struct options *options, struct grid_str secret, size_t body_bytes, const uint64_t *keys,
                        size_t n)
 {
-    uint64_t recorded[GRID_MAX_KEYS], tokens = body_bytes / BYTES_A_TOKEN + 1;
+    uint64_t recorded[GRID_MAX_KEYS];
     struct grid_buf out = {.limit = (size_t)1 << 20};
 
     for (size_t i = 0; i < n; i++) {
         recorded[i] = keys[i];
     }
     grid_record_keys(secret, recorded, n);
-    if (tokens < n * GRID_TOKENS_A_BLOCK) {
-        tokens = n * GRID_TOKENS_A_BLOCK;
-    }
-    grid_buf_printf(&out,
-                    "{\"timestamp\":%" PRIu64 ",\"input_length\":%" PRIu64 ",\"output_length\":%" PRIu64 ",\"keys\":",
-                    options->at_ms, tokens < MAX_TOKENS ? tokens : (uint64_t)MAX_TOKENS, options->output_tokens);
-    grid_query_put_keys(&out, recorded, n);
-    grid_buf_puts(&out, "}\n");
+    struct grid_record record = {.at_ms = options->at_ms,
+                                 .body_bytes = body_bytes,
+                                 .has_output = true,
+                                 .output_tokens = options->output_tokens,
+                                 .values = recorded,
+                                 .n = n};
+    grid_record_put(&record, &out);
     if (out.ptr != NULL) {
         fwrite(out.ptr, 1, out.len, stdout);
     }
@@ -226,7 +224,7 @@ int grid_cmd_keys(int argc, char **argv)
         fprintf(stderr,
                 "grid-gateway keys: --at and --output-tokens take whole numbers, up to %llu and %llu\n"
                 "Try 'grid-gateway keys --help'.\n",
-                MAX_AT_MS, MAX_TOKENS);
+                MAX_AT_MS, (unsigned long long)MAX_TOKENS);
         return GRID_EXIT_USAGE;
     }
     if (argc - optind != 1) {

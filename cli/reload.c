@@ -282,6 +282,9 @@ static bool refuse_cold(const struct grid_gateway *old, const struct grid_gatewa
         {"concurrency", old->concurrency == fresh->concurrency},
         {"log_level", strcmp(old->log_level, fresh->log_level) == 0},
         {"access_log", old->access_log == fresh->access_log},
+        {"trace_keys", old->trace_keys == fresh->trace_keys && strcmp(old->trace_path, fresh->trace_path) == 0 &&
+                           strcmp(old->trace_secret_path, fresh->trace_secret_path) == 0 &&
+                           old->trace_max_bytes == fresh->trace_max_bytes},
     };
     bool cold = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -276,9 +276,13 @@ static json_t *overload_manager(const struct grid_gateway *gateway)
 
 static json_t *bootstrap_extension(const struct grid_gateway *gateway, const char *state_dir)
 {
-    char config[GRID_PATH_BYTES + 64];
-    snprintf(config, sizeof config, "%s\n%" PRIu64 "\n%" PRIu64, state_dir, gateway->max_body_bytes,
-             gateway->failover_max_body_bytes);
+    char config[3 * GRID_PATH_BYTES + 96];
+    int len = snprintf(config, sizeof config, "%s\n%" PRIu64 "\n%" PRIu64, state_dir, gateway->max_body_bytes,
+                       gateway->failover_max_body_bytes);
+    if (gateway->trace_keys) {
+        snprintf(config + len, sizeof config - (size_t)len, "\n%s\n%s\n%" PRIu64, gateway->trace_path,
+                 gateway->trace_secret_path, gateway->trace_max_bytes);
+    }
     return json_pack("{s:s, s:{s:s, s:o, s:s, s:o}}", "name", "envoy.bootstrap.dynamic_modules", "typed_config",
                      "@type", TYPE "envoy.extensions.bootstrap.dynamic_modules.v3.DynamicModuleBootstrapExtension",
                      "dynamic_module_config", module(), "extension_name", "grid", "extension_config",

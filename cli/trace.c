@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define US_A_MS 1000.0
-#define MAX_TIMESTAMP_MS 1e12 /* thirty years */
+#define MAX_TIMESTAMP_MS 1e13 /* also milliseconds since 1970 */
 #define DEFAULT_OUTPUT_TOKENS 256
 #define BYTES_A_TOKEN 4
 

@@ -7,8 +7,10 @@
  * Promise   No rule of a request is here: head, decision and answer are those of route.c and learn.c.
  *           A live key cannot be told from a recorded value, nor the value from the key, without the secret.
  * Source    behaviour.md O.45.
- * Not here  Where recordings are written (cli/).
+ * Not here  Where recordings are written (envoy/trace.c, cli/keys.c) and read (cli/trace.c).
  */
+#include <inttypes.h>
+
 #include "check.h"
 #include "router.h"
 
@@ -37,11 +39,36 @@ enum grid_status grid_ticket_of_keys(struct grid_router *router, struct grid_str
 
 uint64_t grid_record_seed(struct grid_str secret)
 {
-    return grid_tag_hmac64(secret, GRID_LIT("grid recording: seed of the block hash"), 0);
+    uint64_t seed = 0;
+    grid_tag_hmac64(secret, GRID_LIT("grid recording: seed of the block hash"), &seed, 1);
+    return seed;
 }
 
 void grid_record_keys(struct grid_str secret, uint64_t *keys, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        keys[i] = grid_tag_hmac64(secret, GRID_LIT("grid recording: key of a block"), keys[i]);
+    grid_tag_hmac64(secret, GRID_LIT("grid recording: key of a block"), keys, n);
+}
+
+#define BYTES_A_TOKEN 4u
+
+static uint64_t tokens_of(const struct grid_record *record)
+{
+    uint64_t keyed = (uint64_t)record->n * GRID_TOKENS_A_BLOCK;
+    uint64_t tokens = record->prompt_tokens ? record->prompt_tokens : record->body_bytes / BYTES_A_TOKEN + 1;
+    if (tokens < keyed)
+        tokens = keyed;
+    return tokens < GRID_RECORD_MAX_TOKENS ? tokens : GRID_RECORD_MAX_TOKENS;
+}
+
+void grid_record_put(const struct grid_record *record, struct grid_buf *out)
+{
+    grid_buf_printf(out, GRID_RECORD_HEAD "%" PRIu64 ",\"input_length\":%" PRIu64, record->at_ms, tokens_of(record));
+    if (record->has_output)
+        grid_buf_printf(out, ",\"output_length\":%" PRIu64,
+                        record->output_tokens < GRID_RECORD_MAX_TOKENS ? record->output_tokens
+                                                                       : GRID_RECORD_MAX_TOKENS);
+    grid_buf_puts(out, ",\"keys\":[");
+    for (size_t i = 0; i < record->n; i++)
+        grid_buf_printf(out, "%s\"%016" PRIx64 "\"", i ? "," : "", record->values[i]);
+    grid_buf_puts(out, "]}\n");
 }

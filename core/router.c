@@ -384,6 +384,12 @@ void grid_router_settings(struct grid_router *router, struct grid_settings *out_
     grid_sites_unref(sites);
 }
 
+void grid_count_records(struct grid_router *router, uint64_t written, uint64_t dropped)
+{
+    grid_stats_add_n(&router->stats.recorded, written);
+    grid_stats_add_n(&router->stats.unrecorded, dropped);
+}
+
 void grid_count_time(struct grid_router *router, enum grid_side side, uint64_t ns)
 {
     struct grid_stats *stats = &router->stats;

@@ -245,6 +245,8 @@ void grid_stats_each(struct grid_stats *stats, grid_series_fn *fn, void *ctx)
         "grid_untagged_answers_total", "Answers whose ids got no tag because they came with a content coding.", NULL};
     static const struct family keyed = {"grid_route_keyed_blocks_total",
                                         "Prompt blocks of requests that affinity was asked about.", NULL};
+    static const struct family records = {"grid_trace_records_total",
+                                          "Lines of the recording of key streams, by result.", "result"};
     static const char *const reload_names[] = {"applied", "reused", "rejected"};
 
     for (size_t i = 0; i < GRID_N_OUTCOMES; i++)
@@ -257,6 +259,8 @@ void grid_stats_each(struct grid_stats *stats, grid_series_fn *fn, void *ctx)
     emit(&resets, NULL, &stats->resets, fn, ctx);
     emit(&untagged, NULL, &stats->untagged, fn, ctx);
     emit(&keyed, NULL, &stats->keyed_blocks, fn, ctx);
+    emit(&records, "written", &stats->recorded, fn, ctx);
+    emit(&records, "dropped", &stats->unrecorded, fn, ctx);
 }
 
 /* ---- histograms ------------------------------------------------------------------------------------------------ */

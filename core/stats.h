@@ -92,6 +92,7 @@ struct grid_stats {
     struct grid_count resets;
     struct grid_count untagged;
     struct grid_count keyed_blocks;
+    struct grid_count recorded, unrecorded;  /* lines of trace_keys */
     struct grid_histogram request, response; /* time spent in the filter */
     struct grid_histogram matched;           /* longest run of a request that affinity was asked about */
     _Atomic(struct grid_stats_pair *) pairs; /* grows at the head, never shrinks */

@@ -236,14 +236,11 @@ bool grid_tag_genuine(const struct grid_tag_ring *ring, const struct grid_tag_sc
     return equal != 0;
 }
 
-uint64_t grid_tag_hmac64(struct grid_str secret, struct grid_str text, uint64_t number)
+static uint64_t end_hmac64(crypto_auth_hmacsha256_state state, uint64_t number)
 {
     unsigned char bytes[1 + sizeof number] = {0}, full[crypto_auth_hmacsha256_BYTES];
-    crypto_auth_hmacsha256_state state;
     for (size_t i = 0; i < sizeof number; i++)
         bytes[1 + i] = (unsigned char)(number >> (8 * (sizeof number - 1 - i)));
-    begin_mac(&state, secret);
-    (void)crypto_auth_hmacsha256_update(&state, (const unsigned char *)text.ptr, text.len);
     (void)crypto_auth_hmacsha256_update(&state, bytes, sizeof bytes);
     (void)crypto_auth_hmacsha256_final(&state, full);
     sodium_memzero(&state, sizeof state);
@@ -251,4 +248,14 @@ uint64_t grid_tag_hmac64(struct grid_str secret, struct grid_str text, uint64_t 
     for (size_t i = 0; i < sizeof value; i++)
         value = value << 8 | full[i];
     return value;
+}
+
+void grid_tag_hmac64(struct grid_str secret, struct grid_str text, uint64_t *numbers, size_t n)
+{
+    crypto_auth_hmacsha256_state state;
+    begin_mac(&state, secret);
+    (void)crypto_auth_hmacsha256_update(&state, (const unsigned char *)text.ptr, text.len);
+    for (size_t i = 0; i < n; i++)
+        numbers[i] = end_hmac64(state, numbers[i]);
+    sodium_memzero(&state, sizeof state);
 }

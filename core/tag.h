@@ -65,8 +65,8 @@ size_t grid_tag_scan_feed(struct grid_tag_scan *scan, const char *bytes, size_t 
  * hex digits. Neither tells whether the cluster is known. */
 bool grid_tag_genuine(const struct grid_tag_ring *ring, const struct grid_tag_scan *scan);
 
-/* HMAC-SHA256 under any secret, over a text, one zero byte and a number (big end first): its first 8 bytes. For values
- * that leave the process in place of keys. */
-uint64_t grid_tag_hmac64(struct grid_str secret, struct grid_str text, uint64_t number);
+/* Each number becomes the first 8 bytes of HMAC-SHA256 under any secret over a text, one zero byte and that number (big
+ * end first). For values that leave the process in place of keys. */
+void grid_tag_hmac64(struct grid_str secret, struct grid_str text, uint64_t *numbers, size_t n);
 
 #endif

@@ -88,9 +88,10 @@ void grid_watch_end(struct grid_ticket *t)
                                                   : (hit ? GRID_PREDICTION_WRONG_MISS : GRID_PREDICTION_RIGHT_MISS)]);
 }
 
-bool grid_watch_usage(const struct grid_ticket *t, uint64_t *out_prompt, uint64_t *out_cached)
+void grid_watch_usage(const struct grid_ticket *t, struct grid_watched *out_watched)
 {
-    *out_cached = 0;
-    bool told = grid_usage_prompt(&t->usage, out_prompt);
-    return told && grid_usage_cached(&t->usage, out_cached);
+    *out_watched = (struct grid_watched){.has_output = t->usage.given[GRID_USAGE_OUTPUT],
+                                         .output_tokens = t->usage.counts[GRID_USAGE_OUTPUT]};
+    out_watched->has_prompt = grid_usage_prompt(&t->usage, &out_watched->prompt_tokens);
+    out_watched->has_cached = grid_usage_cached(&t->usage, &out_watched->cached_tokens);
 }

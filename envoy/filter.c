@@ -6,9 +6,11 @@
  * Threads   Everything of one stream happens on one worker. A config may be destroyed on any.
  */
 #include "filter.h"
+#include "trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* ---- replies ------------------------------------------------------------------------------------------------- */
 
@@ -99,11 +101,36 @@ void ON(http_filter_destroy)(void *stream)
     free(filter);
 }
 
+/* Prompts that were read and sent on. Not read: what an id leads, and, when the head names the model, what goes to one
+ * site alone or without affinity. */
+static void record(const struct grid_filter *filter)
+{
+    const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
+    struct timespec now;
+    struct grid_watched watched;
+    struct grid_trace_note note = {.body_bytes = filter->body_bytes == UINT64_MAX ? 0 : filter->body_bytes};
+    const uint64_t *keys = grid_ticket_keys(filter->ticket, &note.n);
+    bool unread = (decision->reason == GRID_REASON_NONE && note.n == 0) || decision->reason == GRID_REASON_DISABLED ||
+                  decision->reason == GRID_REASON_METHOD;
+    if (!grid_bridge_forwarded(decision) || decision->pinned || decision->api == GRID_API_NONE || unread)
+        return;
+    grid_watch_usage(filter->ticket, &watched);
+    note.prompt_tokens = watched.has_prompt ? watched.prompt_tokens : 0;
+    note.has_output = watched.has_output;
+    note.output_tokens = watched.output_tokens;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t ago_ms = filter->asked_ns > 0 ? (grid_module_now_ns() - filter->asked_ns) / 1000000 : 0;
+    note.at_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 - ago_ms;
+    grid_trace_add(&note, keys);
+}
+
 void ON(http_filter_stream_complete)(void *envoy, void *stream)
 {
     struct grid_filter *filter = stream;
     struct grid_str local = {NULL, 0};
     grid_meta_end(envoy, filter);
+    if (filter->ticket && filter->kind == GRID_FILTER_ROUTE && grid_trace_on())
+        record(filter);
     if (filter->answered && filter->kind == GRID_FILTER_ROUTE)
         grid_count_time(filter->module->router, GRID_SIDE_RESPONSE, filter->spent_ns);
     if (filter->answered &&

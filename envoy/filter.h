@@ -38,6 +38,7 @@ struct grid_filter {
     bool watching;              /* the core looks at each piece */
     uint64_t spent_ns;          /* in the hooks of the request, then of the answer */
     uint64_t asked_ns;          /* when the request was whole and decided; 0 before */
+    uint64_t body_bytes;        /* of the request; UINT64_MAX: nobody said */
     struct grid_reply failure;
     bool metadata, metadata_written; /* wanted; done for the answer (meta.c) */
     bool explains_conversation;      /* of a pasted request (explain.c) */

@@ -1,5 +1,5 @@
 /*
- * keyfile.c - the files that hold the keys of tags; see keyfile.h
+ * keyfile.c - files of keys; see keyfile.h
  */
 #include "keyfile.h"
 
@@ -37,21 +37,21 @@ static int read_bytes(const char *path, char *bytes, size_t *out_len)
     return error == 0 && len == ROOM ? EFBIG : error;
 }
 
-static bool read_key(const char *path, struct grid_keyfile_set *set, char *error, size_t size)
+bool grid_keyfile_add(const char *what, const char *path, struct grid_keyfile_set *set, char *error, size_t size)
 {
     size_t len = 0;
     char *bytes = malloc(ROOM);
     if (!bytes) {
-        snprintf(error, size, "tag key %.255s: no memory", path);
+        snprintf(error, size, "%s %.255s: no memory", what, path);
         return false;
     }
     int failed = read_bytes(path, bytes, &len);
     set->memory[set->n] = bytes;
     set->keys[set->n++] = (struct grid_str){bytes, len};
     if (failed)
-        snprintf(error, size, "tag key %.255s: %s", path, failed == EINVAL ? "not a regular file" : strerror(failed));
+        snprintf(error, size, "%s %.255s: %s", what, path, failed == EINVAL ? "not a regular file" : strerror(failed));
     else if (len < GRID_MIN_TAG_KEY_BYTES)
-        snprintf(error, size, "tag key %.255s: %zu bytes: it must have at least %u bytes", path, len,
+        snprintf(error, size, "%s %.255s: %zu bytes: it must have at least %u bytes", what, path, len,
                  GRID_MIN_TAG_KEY_BYTES);
     return !failed && len >= GRID_MIN_TAG_KEY_BYTES;
 }
@@ -60,7 +60,7 @@ bool grid_keyfile_read(const struct grid_settings *settings, struct grid_keyfile
 {
     bool good = true;
     for (size_t i = 0; good && i < settings->n_tag_key_paths; i++)
-        good = read_key(settings->tag_key_paths[i], set, error, size);
+        good = grid_keyfile_add("tag key", settings->tag_key_paths[i], set, error, size);
     if (!good)
         grid_keyfile_wipe(set);
     return good;

@@ -1,5 +1,5 @@
 /*
- * keyfile.h - the files that hold the keys of tags
+ * keyfile.h - the files that hold the keys of tags, or the secret of a recording
  *
  * Story     folder.c reads them at the start, with each change of the settings and at each look at the folder, hands
  *           what they hold to the core and wipes it.
@@ -22,6 +22,8 @@ struct grid_keyfile_set {
 
 /* Reads all that the settings name. False: *error says which file is wrong and why, and the set is empty. */
 bool grid_keyfile_read(const struct grid_settings *settings, struct grid_keyfile_set *set, char *error, size_t size);
+/* Adds the key in one file; `what` it is goes into the error. */
+bool grid_keyfile_add(const char *what, const char *path, struct grid_keyfile_set *set, char *error, size_t size);
 void grid_keyfile_wipe(struct grid_keyfile_set *set);
 
 #endif

@@ -94,7 +94,7 @@ static void put_bool(struct wire *out, struct grid_str key, bool value)
 static void put_decision(struct wire *out, const struct grid_filter *filter)
 {
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
-    uint64_t prompt, cached;
+    struct grid_watched watched;
     put_text(out, GRID_TEXT("outcome"), grid_bridge_text(grid_outcome_name(decision->outcome)));
     if (decision->reason != GRID_REASON_NONE)
         put_text(out, GRID_TEXT("reason"), grid_bridge_text(grid_reason_name(decision->reason)));
@@ -109,10 +109,11 @@ static void put_decision(struct wire *out, const struct grid_filter *filter)
     put_bool(out, GRID_TEXT("pinned"), decision->pinned);
     put_number(out, GRID_TEXT("attempts"), filter->retries + 1.);
     put_number(out, GRID_TEXT("tagged"), (double)grid_answer_tagged(filter->ticket));
-    if (grid_watch_usage(filter->ticket, &prompt, &cached)) {
-        put_number(out, GRID_TEXT("prompt_tokens"), (double)prompt);
-        put_number(out, GRID_TEXT("cached_tokens"), (double)cached);
-    }
+    grid_watch_usage(filter->ticket, &watched);
+    if (watched.has_prompt)
+        put_number(out, GRID_TEXT("prompt_tokens"), (double)watched.prompt_tokens);
+    if (watched.has_cached)
+        put_number(out, GRID_TEXT("cached_tokens"), (double)watched.cached_tokens);
     if (filter->number > 0)
         put_number(out, GRID_TEXT("ticket"), (double)filter->number);
 }
@@ -129,9 +130,9 @@ void grid_meta_write(void *envoy, struct grid_filter *filter)
 
 void grid_meta_end(void *envoy, struct grid_filter *filter)
 {
-    uint64_t prompt, cached;
-    bool more = filter->ticket &&
-                (grid_answer_tagged(filter->ticket) > 0 || grid_watch_usage(filter->ticket, &prompt, &cached));
-    if (!filter->metadata_written || more)
+    struct grid_watched watched = {false};
+    if (filter->ticket)
+        grid_watch_usage(filter->ticket, &watched);
+    if (!filter->metadata_written || grid_answer_tagged(filter->ticket) > 0 || watched.has_prompt)
         grid_meta_write(envoy, filter);
 }

@@ -9,6 +9,8 @@
  * Not here  The files of the configuration (folder.c).
  */
 #include "history.h"
+#include "keyfile.h"
+#include "trace.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -87,34 +89,75 @@ static bool read_bytes(struct grid_str line, uint64_t *bytes)
     return true;
 }
 
-/* "FOLDER\nMAX_BODY_BYTES\nFAILOVER_MAX_BODY_BYTES"; the last two lines may be absent. */
-static bool read_extension_config(struct grid_module *module, struct grid_str text)
+static bool read_path(struct grid_str line, char path[GRID_MODULE_MAX_PATH])
 {
-    struct grid_str folder = text.len > 0 ? take_line(&text) : text;
-    if (folder.len == 0 || folder.len >= sizeof(module->folder) || memchr(folder.ptr, '\0', folder.len))
+    if (line.len == 0 || line.len >= GRID_MODULE_MAX_PATH || memchr(line.ptr, '\0', line.len))
         return false;
-    memcpy(module->folder, folder.ptr, folder.len);
-    module->max_body_bytes = GRID_DEFAULT_MAX_BODY_BYTES;
-    module->failover_max_body_bytes = FAILOVER_MAX_BODY_BYTES;
-    return read_bytes(take_line(&text), &module->max_body_bytes) && module->max_body_bytes > 0 &&
-           read_bytes(take_line(&text), &module->failover_max_body_bytes) && text.len == 0;
+    memcpy(path, line.ptr, line.len);
+    path[line.len] = '\0';
+    return true;
 }
 
-static bool make_router(struct grid_module *module)
+/* Where key streams are recorded: three lines, or none. */
+struct recording {
+    char path[GRID_MODULE_MAX_PATH], secret_path[GRID_MODULE_MAX_PATH];
+    uint64_t max_bytes;
+};
+
+static bool read_recording(struct grid_str text, struct recording *out)
+{
+    out->path[0] = '\0';
+    return text.len == 0 || (read_path(take_line(&text), out->path) && read_path(take_line(&text), out->secret_path) &&
+                             read_bytes(take_line(&text), &out->max_bytes) && text.len == 0);
+}
+
+/* "FOLDER\nMAX_BODY_BYTES\nFAILOVER_MAX_BODY_BYTES\nTRACE_PATH\nTRACE_SECRET_PATH\nTRACE_MAX_BYTES"; what stands behind
+ * the folder may be absent, line by line, and the last three together. */
+static bool read_extension_config(struct grid_module *module, struct grid_str text, struct recording *recording)
+{
+    module->max_body_bytes = GRID_DEFAULT_MAX_BODY_BYTES;
+    module->failover_max_body_bytes = FAILOVER_MAX_BODY_BYTES;
+    recording->max_bytes = UINT64_MAX;
+    return text.len > 0 && read_path(take_line(&text), module->folder) &&
+           read_bytes(take_line(&text), &module->max_body_bytes) && module->max_body_bytes > 0 &&
+           read_bytes(take_line(&text), &module->failover_max_body_bytes) && read_recording(text, recording);
+}
+
+/* `secret`: of a recording, {NULL,0} without one. Under it all replicas have the same keys, which nobody else can make.
+ */
+static bool make_router(struct grid_module *module, struct grid_str secret)
 {
     uint64_t seeds[2];
     struct grid_options options = {0};
     if (getrandom(seeds, sizeof(seeds), 0) != (ssize_t)sizeof(seeds))
         return false;
-    options.hash_seed = seeds[0];
+    options.hash_seed = secret.ptr ? grid_record_seed(secret) : seeds[0];
     options.dice_seed = seeds[1];
     return grid_router_new(&options, &module->router) == GRID_OK;
+}
+
+/* The router, and the recording if one is wanted: its secret seeds the router's keys. */
+static bool make_recorded_router(struct grid_module *module, const struct recording *recording)
+{
+    struct grid_keyfile_set secret = {0};
+    char error[512] = "";
+    if (recording->path[0] == '\0')
+        return make_router(module, (struct grid_str){NULL, 0});
+    bool good = grid_keyfile_add("trace_keys.secret_path", recording->secret_path, &secret, error, sizeof(error)) &&
+                make_router(module, secret.keys[0]) &&
+                (module->validating || grid_trace_start(module->router, recording->path, recording->max_bytes,
+                                                        secret.keys[0], error, sizeof(error)));
+    if (error[0])
+        grid_module_log(ENVOY_LOG_ERROR, "%s", error);
+    grid_keyfile_wipe(&secret);
+    return good;
 }
 
 static void free_module(struct grid_module *module)
 {
     atomic_store_explicit(&current, NULL, memory_order_release);
     grid_signals_stop();
+    grid_trace_stop();
     grid_health_free();
     grid_history_free();
     grid_admin_free();
@@ -126,12 +169,14 @@ static void free_module(struct grid_module *module)
 
 static bool start(struct grid_module *module, struct grid_str config)
 {
-    if (!read_extension_config(module, config)) {
+    struct recording recording;
+    if (!read_extension_config(module, config, &recording)) {
         grid_module_log(ENVOY_LOG_ERROR, "extension_config: wanted the state folder and, on lines of their own, the "
-                                         "most bytes of a body and of one that is kept for failover");
+                                         "most bytes of a body and of one that is kept for failover, then file, secret "
+                                         "and most bytes of a recording");
         return false;
     }
-    if (!make_router(module) || !grid_folder_first(module))
+    if (!make_recorded_router(module, &recording) || !grid_folder_first(module))
         return false;
     grid_admin_define(module);
     return true;

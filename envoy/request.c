@@ -41,6 +41,7 @@ static bool decide(void *envoy, struct grid_filter *filter, uint64_t bytes)
     grid_pick_decide(envoy, filter);
     const struct grid_decision *decision = grid_ticket_decision(filter->ticket);
     filter->stage = GRID_FILTER_DECIDED;
+    filter->body_bytes = bytes;
     grid_recent_note(filter->ticket, 1, grid_module_now_ms());
     if (grid_bridge_forwarded(decision)) {
         change_head(envoy, filter, decision);

@@ -314,8 +314,12 @@ bool grid_watch_begin(struct grid_ticket *ticket, int status, struct grid_str co
                       struct grid_str content_encoding, uint64_t asked_ns);
 void grid_watch_piece(struct grid_ticket *ticket, const struct grid_str *slices, size_t n_slices, uint64_t now_ns);
 void grid_watch_end(struct grid_ticket *ticket);
-/* What the engine said so far. False: not both. */
-bool grid_watch_usage(const struct grid_ticket *ticket, uint64_t *out_prompt_tokens, uint64_t *out_cached_tokens);
+/* What the engine said so far. */
+struct grid_watched {
+    bool has_prompt, has_cached, has_output;
+    uint64_t prompt_tokens, cached_tokens, output_tokens;
+};
+void grid_watch_usage(const struct grid_ticket *ticket, struct grid_watched *out_watched);
 
 /* Counts time that the host spent on a request that was decided, or on a site's answer. */
 enum grid_side { GRID_SIDE_REQUEST, GRID_SIDE_RESPONSE };
@@ -358,6 +362,23 @@ void grid_wipe(void *memory, size_t bytes);
  * HMAC-SHA256 under the secret. Equal heads of prompts still give equal heads of values. */
 uint64_t grid_record_seed(struct grid_str secret);
 void grid_record_keys(struct grid_str secret, uint64_t *keys, size_t n);
+
+/* One line of it, with its line feed: what `simulate` and `tune` read. Each begins with GRID_RECORD_HEAD. */
+#define GRID_RECORD_HEAD "{\"timestamp\":"
+#define GRID_RECORD_MAX_TOKENS 16777216u
+struct grid_record {
+    uint64_t at_ms;         /* arrival, from any start */
+    uint64_t body_bytes;    /* stands for the prompt's tokens when prompt_tokens is 0 */
+    uint64_t prompt_tokens; /* as the engine counted them; 0: unknown */
+    bool has_output;
+    uint64_t output_tokens;
+    const uint64_t *values; /* of grid_record_keys */
+    size_t n;
+};
+void grid_record_put(const struct grid_record *record, struct grid_buf *out);
+
+/* Counts records of a host's recording. */
+void grid_count_records(struct grid_router *router, uint64_t written, uint64_t dropped);
 
 /* ---- a decision, explained (core/explain.c) ------------------------------------------------------------------- */
 

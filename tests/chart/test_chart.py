@@ -155,6 +155,7 @@ GATEWAY = [{'max_body_bytes': 0}, {'failover_max_body_bytes': -1}, {'max_body_by
            {'timeouts': {'connect_ms': 0}}, {'timeouts': {'idle': 5}}, {'listen': '0.0.0.0:1'}, {'cors': {}},
            {'cors': {'allow_origins': ['*'], 'allow_credentials': True}}, {'cors': {'allow_origins': ['chat.example']}},
            {'tracing': {'protocol': 'http'}}, {'tracing': {'endpoint': 'c:1', 'path': '/x'}},
+           {'trace_keys': {'path': '/a'}}, {'trace_keys': {'path': '/a', 'secret_path': '/b', 'max_bytes': 0}},
            {'tracing': {'endpoint': 'c:1', 'percent': 101}}, {'http_filters_before': [{'name': 'x'}]}, {'unknown': 1}]
 GOOD = {'local_site': 'east', 'candidates': [{'kind': 'inference_model', 'name': 'm', 'site': 'east', 'cluster': 'c'}],
         'clusters': [{'name': 'c', 'endpoints': ['127.0.0.1:1']}]}
@@ -311,7 +312,7 @@ def test_gateway_accepts_what_is_rendered(name, secrets, tmp_path):
     site = name.split('-')[0] if name in EXAMPLES else 'east'
     given = dict(secrets[site], **{
         'tag-keys': {'new.key': b'n' * 32, 'old.key': b'o' * 32}, 'edge-tls': secrets['east']['grid-site'],
-        'clients-ca': secrets['east']['grid-ca'], 'west-secret': dict(secrets['east']['grid-ca'], key=b'word')})
+        'clients-ca': secrets['east']['grid-ca'], 'west-secret': dict(secrets['east']['grid-ca'], key=b'word', recording=b'r' * 32)})
     if name == 'operator':      # the operator's own ConfigMap stands in no release
         text = render(CASES[name])
         rendered = objects(text)['ConfigMap', 'grid-grid-gateway']['data']['gateway.yaml']

@@ -17,7 +17,7 @@ OTHER = {
     'listen': '127.0.0.1:1', 'admin': '127.0.0.1:2', 'ops': '127.0.0.1:3', 'max_body_bytes': 1000, 'max_heap_bytes': 1 << 40,
     'failover_max_body_bytes': 1000,
     'max_connections': 1000, 'concurrency': 2, 'timeouts.request_body_ms': 1000, 'timeouts.idle_ms': 1000, 'timeouts.total_ms': 99000,
-    'access_log': True, 'log_level': 'error', 'role': None, 'tls': None,
+    'access_log': True, 'log_level': 'error', 'role': None, 'tls': None, 'trace_keys': None,
     'http_filters_before': [{'name': 'a', 'typed_config': {'@type': 'type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer',
                                                             'max_request_bytes': 9}}],
     'cors': {'allow_origins': ['*']}, 'tracing': {'endpoint': '127.0.0.1:4'}, 'timeouts': {'total_ms': 99000},
@@ -135,7 +135,7 @@ def test_default_and_restart():
     with e2e.Grid(gateway={'concurrency': 2}) as grid:
         running = Running(grid)
         defaults = {row['field']: typed(row) for row in gateway_rows() if row['default'] not in ('none', 'required') and
-                    row['field'].split('.')[0] not in ('listen', 'admin', 'ops', 'cors', 'tracing', 'allowed_paths')}
+                    row['field'].split('.')[0] not in ('listen', 'admin', 'ops', 'cors', 'tracing', 'allowed_paths', 'trace_keys')}
         assert len(defaults) > 6
         assert running.write(defaults) == ''
         for field, value in OTHER.items():

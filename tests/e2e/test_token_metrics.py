@@ -136,7 +136,7 @@ def test_series_are_bounded(grid):
     of_clusters = {s for s in rest - of_pairs if 'cluster="pool-' in s}
     assert len(of_pairs) == 14 * len(SITES)
     assert len(of_clusters) <= 11 * len(SITES)
-    assert len(rest - of_pairs - of_clusters) == 77
+    assert len(rest - of_pairs - of_clusters) == 79
 
 
 def test_the_log_says_what_the_engine_reported():

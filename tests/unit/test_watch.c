@@ -180,12 +180,14 @@ static void what_is_not_looked_at(void **state)
     assert_false(begin(ticket, 404, "application/json", ""));
     assert_false(begin(ticket, 200, "application/json", "gzip"));
     piece(ticket, "{'usage':{'prompt_tokens':1}}", 0);
-    uint64_t prompt, cached;
-    assert_false(grid_watch_usage(ticket, &prompt, &cached));
+    struct grid_watched watched;
+    grid_watch_usage(ticket, &watched);
+    assert_false(watched.has_prompt || watched.has_cached || watched.has_output);
     assert_true(begin(ticket, 200, "application/json", "identity"));
-    piece(ticket, "{'usage':{'prompt_tokens':1,'prompt_tokens_details':{'cached_tokens':1}}}", 0);
-    assert_true(grid_watch_usage(ticket, &prompt, &cached));
-    assert_true(prompt == 1 && cached == 1);
+    piece(ticket, "{'usage':{'prompt_tokens':2,'completion_tokens':3,'prompt_tokens_details':{'cached_tokens':1}}}", 0);
+    grid_watch_usage(ticket, &watched);
+    assert_true(watched.has_prompt && watched.has_cached && watched.has_output);
+    assert_true(watched.prompt_tokens == 2 && watched.cached_tokens == 1 && watched.output_tokens == 3);
     grid_ticket_free(ticket); /* and ends early: nothing is counted */
     assert_int_equal(count("grid_route_prompt_tokens_total", "east", NULL), 0);
     struct grid_decision decision;
