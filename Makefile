@@ -15,7 +15,7 @@ help:
 	@echo 'make test    everything that must pass before a commit; closes with "N passed, N failed"'
 	@echo 'make faults  sites, files, names, clock and network that fail under load; closes with a table'
 	@echo 'make soak    mixed traffic for SOAK_SECONDS (1800): memory, descriptors and counters over a long time'
-	@echo 'make engine-test  the gateway in front of two real engines (vllm on the CPU); installs 5 GB under build/engine'
+	@echo 'make engine-test  the gateway in front of two real engines (vllm on the CPU): SDKs, caches, load, a restart; installs 5 GB'
 	@echo 'make bench   the figures, as ratios from one run'
 	@echo 'make bench-peers  ours beside Envoy, nginx, HAProxy and routers that know prefix caches, in one run'
 	@echo 'make fuzz    the fuzz targets for FUZZ_SECONDS (60) in all, or for FUZZ_EACH seconds each'

@@ -169,11 +169,11 @@ char *grid_render_routes(const struct grid_gateway *gateway)
 char *grid_render_plugin(const struct grid_gateway *gateway)
 {
     const struct grid_settings *settings = &gateway->settings;
-    json_t *affinity =
-        json_pack("{s:b, s:f, s:f, s:f, s:f, s:I, s:I}", "enabled", settings->enabled, "threshold", settings->threshold,
-                  "exploration", settings->exploration, "prefill_tokens_per_second",
-                  settings->prefill_tokens_per_second, "queued_request_seconds", settings->queued_request_seconds,
-                  "capacity", (json_int_t)settings->capacity, "ttl_secs", (json_int_t)(settings->ttl_ms / 1000));
+    json_t *affinity = json_pack(
+        "{s:b, s:b, s:f, s:f, s:f, s:f, s:I, s:I}", "enabled", settings->enabled, "spread_ties", settings->spread_ties,
+        "threshold", settings->threshold, "exploration", settings->exploration, "prefill_tokens_per_second",
+        settings->prefill_tokens_per_second, "queued_request_seconds", settings->queued_request_seconds, "capacity",
+        (json_int_t)settings->capacity, "ttl_secs", (json_int_t)(settings->ttl_ms / 1000));
     json_t *keys = json_array();
     for (size_t i = 0; i < settings->n_tag_key_paths; i++) {
         json_array_append_new(keys, json_string(settings->tag_key_paths[i]));

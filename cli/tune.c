@@ -33,7 +33,7 @@ static const char head[] =
     "  for i in 1 2 3 4 5 6; do curl -s http://site:8000/metrics > m$i; sleep 10; done\n"
     "\n"
     "  --for FIGURE         what is best: ttft-mean (default), ttft-p50, ttft-p99 or hit-rate\n"
-    "  --now SETTINGS       the present settings, as in 'threshold=0.8,exploration=0.02' (default: the defaults)\n"
+    "  --now SETTINGS       the present settings, as in 'threshold=0.8,spread_ties=1' (default: the defaults)\n"
     "  --metrics FILE       a scrape of one site; give two or more, in their order\n"
     "  --every SECONDS      between two scrapes\n"
     "  -h, --help\n"
@@ -54,14 +54,16 @@ static const struct setting {
     double standard;
     double values[MOST_VALUES];
     size_t n;
+    bool is_flag; /* 0 is false, 1 is true */
 } settings[] = {
-    {"load_window_ms", 30000, {2500, 5000, 10000, 30000, 60000}, 5},
-    {"queued_request_seconds", 2, {0.25, 0.5, 1, 2, 4, 8}, 6},
-    {"prefill_tokens_per_second", 10000, {1000, 2500, 5000, 10000, 20000, 40000}, 6},
-    {"threshold", 0.8, {0.3, 0.5, 0.65, 0.8, 0.95}, 5},
-    {"exploration", 0.02, {0, 0.01, 0.02, 0.05, 0.1}, 5},
-    {"capacity", 16384, {4096, 16384, 65536, 262144}, 4},
-    {"ttl_secs", 600, {60, 300, 600, 1800, 7200}, 5},
+    {"spread_ties", 0, {0, 1}, 2, true},
+    {"load_window_ms", 30000, {2500, 5000, 10000, 30000, 60000}, 5, false},
+    {"queued_request_seconds", 2, {0.25, 0.5, 1, 2, 4, 8}, 6, false},
+    {"prefill_tokens_per_second", 10000, {1000, 2500, 5000, 10000, 20000, 40000}, 6, false},
+    {"threshold", 0.8, {0.3, 0.5, 0.65, 0.8, 0.95}, 5, false},
+    {"exploration", 0.02, {0, 0.01, 0.02, 0.05, 0.1}, 5, false},
+    {"capacity", 16384, {4096, 16384, 65536, 262144}, 4, false},
+    {"ttl_secs", 600, {60, 300, 600, 1800, 7200}, 5, false},
 };
 #define N_SETTINGS (sizeof settings / sizeof settings[0])
 
@@ -90,11 +92,22 @@ struct outcome {
     double aim, hit_rate, mean, p50, p99, spread;
 };
 
+static void put_value(size_t i, double value, char *out, size_t size)
+{
+    if (settings[i].is_flag)
+        (void)snprintf(out, size, "%s", value > 0 ? "true" : "false");
+    else
+        (void)snprintf(out, size, "%.10g", value);
+}
+
 static void spec_of(const double values[N_SETTINGS], char *out, size_t size)
 {
     size_t used = (size_t)snprintf(out, size, "ours:");
-    for (size_t i = 0; i < N_SETTINGS && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s=%.10g", i ? "," : "", settings[i].name, values[i]);
+    for (size_t i = 0; i < N_SETTINGS && used < size; i++) {
+        char value[32];
+        put_value(i, values[i], value, sizeof value);
+        used += (size_t)snprintf(out + used, size - used, "%s%s=%s", i ? "," : "", settings[i].name, value);
+    }
 }
 
 static double spread_of(const struct grid_simulate_result *result)
@@ -163,7 +176,7 @@ static bool try_setting(struct tune *tune, size_t i, struct outcome *present, ch
     printf("\n%s\n", setting->name);
     for (size_t v = 0; v < setting->n; v++) {
         char name[32];
-        (void)snprintf(name, sizeof name, "%.10g", setting->values[v]);
+        put_value(i, setting->values[v], name, sizeof name);
         print_outcome(name, &outcomes[v],
                       v == chosen                  ? "best"
                       : setting->values[v] == kept ? (chosen == SIZE_MAX ? "stays" : "now")
@@ -197,8 +210,10 @@ static bool search(struct tune *tune, char *error, size_t error_size)
     for (size_t i = 0; i < N_SETTINGS; i++) {
         if (tune->values[i] == settings[i].standard)
             continue;
-        printf("%s  %s: %.10g%s\n", any ? "" : "\nSettings that differ from the defaults\n", settings[i].name,
-               tune->values[i], strcmp(settings[i].name, "load_window_ms") == 0 ? "   (in the serving config)" : "");
+        char value[32];
+        put_value(i, tune->values[i], value, sizeof value);
+        printf("%s  %s: %s%s\n", any ? "" : "\nSettings that differ from the defaults\n", settings[i].name, value,
+               strcmp(settings[i].name, "load_window_ms") == 0 ? "   (in the serving config)" : "");
         any = true;
     }
     if (!any)

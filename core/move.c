@@ -20,6 +20,7 @@ static struct grid_select question_of(struct grid_ticket *t)
                                 .n = t->n_candidates,
                                 .blocks = t->decision.blocks,
                                 .enabled = settings->enabled,
+                                .spread_ties = settings->spread_ties,
                                 .threshold = settings->threshold,
                                 .prefill_tokens_per_second = settings->prefill_tokens_per_second,
                                 .queued_request_seconds = settings->queued_request_seconds};
@@ -74,7 +75,9 @@ static void go_on(struct grid_ticket *t, const struct grid_site *site, uint64_t 
 {
     t->decision.site = site->candidate->site;
     t->decision.cluster = site->candidate->cluster;
+    grid_stats_sub(&t->pair->open);
     t->pair = site->candidate->pair;
+    grid_stats_add(&t->pair->open);
     grid_stats_add(&t->pair->decisions[GRID_VERDICT_FAILOVER]);
     if (t->decision.blocks == 0)
         return;

@@ -167,6 +167,21 @@ static void put_scores(struct text *text, const struct grid_sites *sites)
     put_depths(text, sites, "grid_route_queue_depth", "Windowed worst queue depth, of sites that were measured.", true);
 }
 
+static void put_open(struct text *text, const struct grid_sites *sites)
+{
+    static const char family[] = "grid_route_open_requests";
+    for (size_t i = 0; i < sites->n_sites; i++) {
+        const struct grid_stats_pair *pair = sites->sites[i].candidate->pair;
+        char cluster[2 * GRID_MAX_NAME_BYTES + 4];
+        if (seen_before(sites, i))
+            continue;
+        put_head(text, family, "Requests that were sent to a site and have not ended.", "gauge");
+        grid_stats_escape(grid_str_of(pair->cluster), cluster, sizeof cluster);
+        grid_buf_printf(text->out, "%s{site=\"%s\",cluster=\"%s\"} %llu\n", family, pair->site, cluster,
+                        (unsigned long long)atomic_load_explicit(&pair->open.value, memory_order_relaxed));
+    }
+}
+
 static void put_tables(struct text *text, const struct grid_config *config)
 {
     static const struct {
@@ -214,6 +229,7 @@ void grid_router_metrics(struct grid_router *router, uint64_t now_ms, struct gri
     grid_stats_each_histogram(&router->stats, put_histogram, &text);
     struct grid_sites *sites = grid_router_take_sites(router);
     put_scores(&text, sites);
+    put_open(&text, sites);
     put_tables(&text, sites->config);
     grid_sites_unref(sites);
 }

@@ -128,6 +128,8 @@ void grid_ticket_free(struct grid_ticket *t)
     if (!t)
         return;
     const struct grid_alloc *alloc = t->router->alloc;
+    if (t->pair)
+        grid_stats_sub(&t->pair->open);
     grid_buf_done(&t->reply_text);
     grid_give(alloc, t->candidates);
     grid_give(alloc, (void *)(uintptr_t)t->text.ptr);
@@ -264,6 +266,11 @@ static bool nowhere(const struct grid_ticket *t)
     return true;
 }
 
+static uint64_t open_at(const struct grid_config_candidate *candidate)
+{
+    return atomic_load_explicit(&candidate->pair->open.value, memory_order_relaxed);
+}
+
 struct grid_candidate *grid_ticket_candidates(struct grid_ticket *t, size_t *out_n)
 {
     struct grid_str name = names_place(t) ? (struct grid_str){NULL, 0} : model_of(t); /* a pin has no choice */
@@ -277,7 +284,8 @@ struct grid_candidate *grid_ticket_candidates(struct grid_ticket *t, size_t *out
             t->candidates[i] = (struct grid_candidate){.site = site->candidate->site,
                                                        .cluster = site->candidate->cluster,
                                                        .admitted = site->candidate->admitted && serves(t, site),
-                                                       .depth = site->depth};
+                                                       .depth = site->depth,
+                                                       .open = open_at(site->candidate)};
         }
     }
     *out_n = t->n_candidates;
@@ -310,6 +318,7 @@ static void choose(struct grid_ticket *t, bool peek, uint64_t now_ms, struct gri
                              .n = t->n_candidates,
                              .blocks = t->decision.blocks,
                              .enabled = settings->enabled,
+                             .spread_ties = settings->spread_ties,
                              .threshold = settings->threshold,
                              .prefill_tokens_per_second = settings->prefill_tokens_per_second,
                              .queued_request_seconds = settings->queued_request_seconds};
@@ -343,6 +352,7 @@ static void go(struct grid_ticket *t, const struct grid_site *site, enum grid_ve
     if (peek)
         return;
     t->pair = site->candidate->pair;
+    grid_stats_add(&t->pair->open);
     grid_stats_add(&t->pair->decisions[verdict]);
     if (d->outcome != GRID_OUTCOME_UNCOUNTED)
         count_outcome(&t->router->stats, d);

@@ -34,6 +34,13 @@ double grid_select_worth(const struct grid_select *in, uint32_t run)
     return tokens / in->prefill_tokens_per_second / in->queued_request_seconds;
 }
 
+/* Candidates come in the order of their queues; between equal ones that order decides, or who has fewer open requests. */
+static bool comes_before(const struct grid_select *in, const struct grid_candidate *c,
+                         const struct grid_candidate *first)
+{
+    return !first || (in->spread_ties && c->depth <= first->depth && c->open < first->open);
+}
+
 bool grid_select_by_load(const struct grid_select *in, struct grid_choice *out_choice)
 {
     bool some_healthy = any_healthy(in);
@@ -44,7 +51,7 @@ bool grid_select_by_load(const struct grid_select *in, struct grid_choice *out_c
         if (!usable(&in->candidates[i], some_healthy))
             continue;
         n_usable++;
-        if (!choice.taken)
+        if (comes_before(in, &in->candidates[i], choice.taken))
             choice.taken = &in->candidates[i];
     }
     choice.unhealthy = choice.taken && !some_healthy;
@@ -63,7 +70,7 @@ bool grid_select_by_load(const struct grid_select *in, struct grid_choice *out_c
 
 /* The sticky set is the candidates whose run is the longest; these are its least depth and the least depth outside. */
 struct gate {
-    struct grid_candidate *sticky; /* first of the set in the snapshot's order, so its least queued */
+    struct grid_candidate *sticky; /* first of the set, so its least queued */
     double best_sticky, best_other;
     bool others;
 };
@@ -76,7 +83,7 @@ static struct gate gate_of(const struct grid_select *in, uint32_t longest, bool 
         if (!usable(c, some_healthy))
             continue;
         if (c->run == longest) {
-            if (!gate.sticky)
+            if (comes_before(in, c, gate.sticky))
                 gate.sticky = c;
             gate.best_sticky = fmin(gate.best_sticky, c->depth);
         } else {

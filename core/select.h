@@ -25,7 +25,7 @@ struct grid_select {
     struct grid_candidate *candidates; /* all of the model, in the snapshot's order */
     size_t n;
     uint32_t blocks; /* keys of the request */
-    bool enabled, explore;
+    bool enabled, explore, spread_ties;
     double threshold, prefill_tokens_per_second, queued_request_seconds;
 };
 

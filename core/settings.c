@@ -147,6 +147,7 @@ static void read_routes(struct grid_fields *in, const struct grid_field *field, 
 #define POSITIVE "a positive finite number"
 static const struct grid_field affinity_fields[] = {
     {.name = "enabled", .read = grid_fields_bool, .at = IN_BLOCK(enabled)},
+    {.name = "spread_ties", .read = grid_fields_bool, .at = IN_BLOCK(spread_ties)},
     {.name = "threshold",
      .read = grid_fields_number,
      .at = IN_BLOCK(threshold),
@@ -206,6 +207,7 @@ static const struct grid_field block_fields[] = {
     {.name = "clusters", .read = read_routes, .null_ok = true, .accepts = "a list of at most 64 clusters"},
     {.name = "prefix_affinity", .read = read_affinity, .null_ok = true},
     INNER("enabled"),
+    INNER("spread_ties"),
     INNER("threshold"),
     INNER("exploration"),
     INNER("prefill_tokens_per_second"),

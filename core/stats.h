@@ -3,7 +3,7 @@
  *
  * Story     Requests count on any thread, scrapes read on any other. One table of families (stats.c) gives names,
  *           labels and help to /metrics, to Envoy's own store and to replay.
- * Promise   Values only grow. The set of series is bounded: fixed lists, and (site, cluster) pairs of the
+ * Promise   Values only grow, but for the number of open requests. The set of series is bounded: fixed lists, and (site, cluster) pairs of the
  *           configuration, GRID_STATS_MAX_PAIRS in a process' life, later ones share one pair named "other".
  * Threads   Counting and reading: any, relaxed atomics, hot counters a cache line apart. Adding a pair: one at a time.
  * Source    behaviour.md K.
@@ -81,6 +81,7 @@ struct grid_stats_pair {
     struct grid_count prompt_tokens, predicted_tokens, cached_tokens;
     struct grid_count predictions[GRID_N_PREDICTIONS];
     atomic_bool tells_cached; /* its engine has reported cached tokens */
+    struct grid_count open;   /* requests that were sent there and have not ended: the only one that goes down */
     struct grid_stats_times times[GRID_STATS_N_LEADS];
 };
 
@@ -111,6 +112,11 @@ static inline void grid_stats_add_n(struct grid_count *count, uint64_t n)
 static inline void grid_stats_add(struct grid_count *count)
 {
     grid_stats_add_n(count, 1);
+}
+
+static inline void grid_stats_sub(struct grid_count *count)
+{
+    (void)atomic_fetch_sub_explicit(&count->value, 1, memory_order_relaxed);
 }
 
 void grid_stats_observe(struct grid_histogram *histogram, enum grid_stats_form form, uint64_t value);

@@ -60,11 +60,11 @@ static void put_settings(struct grid_module *module, struct grid_buf *out)
     grid_buf_puts(out, "{\"model_header\":");
     grid_buf_json(out, grid_bridge_text(settings.model_header));
     grid_buf_printf(out,
-                    ",\"prefix_affinity\":{\"enabled\":%s,\"threshold\":%.10g,\"exploration\":%.10g,"
+                    ",\"prefix_affinity\":{\"enabled\":%s,\"spread_ties\":%s,\"threshold\":%.10g,\"exploration\":%.10g,"
                     "\"prefill_tokens_per_second\":%.10g,\"queued_request_seconds\":%.10g,\"capacity\":%llu,"
                     "\"ttl_ms\":%llu},\"max_body_bytes\":%llu,\"failover_max_body_bytes\":%llu}",
-                    settings.enabled ? "true" : "false", settings.threshold, settings.exploration,
-                    settings.prefill_tokens_per_second, settings.queued_request_seconds,
+                    settings.enabled ? "true" : "false", settings.spread_ties ? "true" : "false", settings.threshold,
+                    settings.exploration, settings.prefill_tokens_per_second, settings.queued_request_seconds,
                     (unsigned long long)settings.capacity, (unsigned long long)settings.ttl_ms,
                     (unsigned long long)module->max_body_bytes, (unsigned long long)module->failover_max_body_bytes);
 }

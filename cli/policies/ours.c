@@ -128,8 +128,6 @@ static void ours_answered(struct grid_policy *policy, struct grid_policy_note *n
     (void)policy;
     (void)site;
     grid_learn(note->ptr, status, GRID_FROM_SITE, now_us / 1000, NULL);
-    grid_ticket_free(note->ptr); /* the body of the answer teaches nothing */
-    note->ptr = NULL;
 }
 
 static void ours_ended(struct grid_policy *policy, struct grid_policy_note *note, size_t site, uint64_t now_us)
@@ -170,8 +168,8 @@ static void ours_outcomes(struct grid_policy *policy, uint64_t out[GRID_N_OUTCOM
 const struct grid_policy_ops grid_policy_ours = {
     .name = "ours",
     .line = "this gateway, by its own core",
-    .settings = "threshold exploration prefill_tokens_per_second queued_request_seconds capacity ttl_secs enabled;"
-                " load_window_ms (30000)",
+    .settings = "threshold exploration prefill_tokens_per_second queued_request_seconds capacity ttl_secs enabled"
+                " spread_ties; load_window_ms (30000)",
     .open = ours_open,
     .close = ours_close,
     .choose = ours_choose,

@@ -38,6 +38,7 @@
 struct grid_settings {
     char model_header[GRID_MAX_NAME_BYTES + 1]; /* lower case; "x-model" */
     bool enabled;
+    bool spread_ties; /* of equal queues the site with the fewest open requests comes first */
     double threshold, exploration, prefill_tokens_per_second, queued_request_seconds;
     uint64_t capacity; /* entries a cluster */
     uint64_t ttl_ms;
@@ -206,6 +207,7 @@ struct grid_candidate {
     enum grid_health health; /* the host may set it before grid_route; GRID_HEALTHY at first */
     double depth;            /* windowed worst; INFINITY when unmeasured */
     uint32_t run;            /* leading blocks held, filled by grid_route */
+    uint64_t open;           /* requests that this router sent there and that have not ended */
 };
 
 /* The candidates of the model that the ticket has now read (empty without one). Owned by the ticket. */

@@ -148,7 +148,7 @@ def test_operators_config_map():
 
 # ---- refusals ----
 
-AFFINITY = [{'threshold': 0}, {'threshold': 1.1}, {'exploration': -0.1}, {'exploration': 1.1}, {'prefill_tokens_per_second': 0},
+AFFINITY = [{'spread_ties': 1}, {'threshold': 0}, {'threshold': 1.1}, {'exploration': -0.1}, {'exploration': 1.1}, {'prefill_tokens_per_second': 0},
             {'queued_request_seconds': -1}, {'capacity': 0}, {'capacity': 1.5}, {'capacity': 67108865}, {'ttl_secs': 0},
             {'ttl_secs': 4611686019}, {'enabled': 'yes'}, {'treshold': 0.5}, {'tag_key_path': []}, {'tag_key_path': ['k'] * 9}]
 GATEWAY = [{'max_body_bytes': 0}, {'failover_max_body_bytes': -1}, {'max_body_bytes': 2147483649}, {'concurrency': 1025}, {'log_level': 'loud'},

@@ -1,4 +1,5 @@
 """A conversation through a real Envoy: where its turns go, and why."""
+import contextlib
 import json
 
 import pytest
@@ -155,3 +156,19 @@ def test_only_the_clusters_that_are_named_have_a_route():
             answer, outcome = grid.counted(lambda: grid.chat(prose('route %d' % number, 2000)))
             assert answer.headers['x-grid-site'] == 'west'
             assert outcome is None
+
+
+@pytest.mark.parametrize('spread', [False, True])
+def test_idle_sites_share_new_conversations(spread):
+    """Four long streams begin while every queue is empty: with spread_ties each goes where fewest are open, else all to the first."""
+    with Grid(affinity={'spread_ties': spread}, site_options=('--decode-tps', '20')) as grid, contextlib.ExitStack() as stack:
+        sites = []
+        for i in range(4):
+            body = {'model': 'llama', 'stream': True, 'max_tokens': 400, 'messages': [{'role': 'user', 'content': prose('tie %d' % i, 3000)}]}
+            sites.append(stack.enter_context(grid.http.stream('POST', '/v1/chat/completions', json=body)).headers['x-grid-site'])
+            series = 'grid_route_open_requests{site="%s",cluster="pool-%s"}'
+            assert [grid.metrics()[series % (s, s)] for s in ('east', 'west')] == [sites.count('east'), sites.count('west')]
+        assert sites == (['east', 'west'] * 2 if spread else ['east'] * 4)
+        stack.close()
+        eventually(lambda: sum(v for k, v in grid.metrics().items() if k.startswith('grid_route_open_requests')) == 0,
+                   what='streams that were left')

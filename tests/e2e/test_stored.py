@@ -124,15 +124,17 @@ class PythonSdk:
 
 class NodeSdk:
     """The same calls of the SDK for JavaScript, by tests/e2e/node/sdk.mjs."""
+    command, folder, sdk, root = ['node', 'sdk.mjs'], NODE, 'openai', '/v1'
 
     def __init__(self, urls):
         self.urls = urls
-        self.process = subprocess.Popen(['node', 'sdk.mjs'], cwd=NODE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(self.command, cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, gateway, call, *ids, **fields):
         path = [re.sub(r'_(\w)', lambda m: m[1].upper(), name) for name in call.split('.')]
         args = [*ids, fields] if fields else ids
-        self.process.stdin.write(json.dumps({'url': self.urls[gateway] + '/v1', 'call': path, 'args': args}) + '\n')
+        line = {'sdk': self.sdk, 'url': self.urls[gateway] + self.root, 'call': path, 'args': args}
+        self.process.stdin.write(json.dumps(line) + '\n')
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         assert 'failure' not in answer, answer['failure']

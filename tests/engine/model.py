@@ -16,8 +16,10 @@ VOCABULARY = 2048
 CONTEXT = 8192
 ROLES = ('system', 'user', 'assistant', 'tool')
 SPECIAL = ['<|pad|>', '<|bos|>', '<|eos|>', *('<|%s|>' % role for role in ROLES), '<|end|>']
-TEMPLATE = '''{{ bos_token }}{% for m in messages %}<|{{ m['role'] if m['role'] in ['user', 'assistant', 'tool'] else 'system' }}|>
-{%- if m['content'] is string %}{{ m['content'] }}{% else %}{{ m['content'] | map(attribute='text') | join('') }}{% endif -%}
+TEMPLATE = '''{{ bos_token }}{% if tools %}<|system|>{{ tools | tojson }}<|end|>{% endif %}
+{%- for m in messages %}<|{{ m['role'] if m['role'] in ['user', 'assistant', 'tool'] else 'system' }}|>
+{%- if m['content'] is string %}{{ m['content'] }}{% elif m['content'] %}{{ m['content'] | map(attribute='text') | join('') }}{% endif -%}
+{%- for c in m['tool_calls'] or [] %}{{ c['function'] | tojson }}{% endfor -%}
 <|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}'''
 
 

@@ -52,6 +52,42 @@ static void expect(const struct grid_select *in, const char *cluster, enum grid_
     assert_int_equal(choice.outcome, outcome);
 }
 
+/* Of equal queues the site with the fewest open requests comes first, only where that is set. */
+static void test_ties(void **state)
+{
+    (void)state;
+    struct grid_candidate c[] = {site("a", 0, 0), site("b", 0, 0), site("c", 0, 0), site("d", 1, 0)};
+    struct grid_select in = selection(c, COUNT(c), 40);
+    c[0].open = 2;
+    c[1].open = c[2].open = 1; /* equal again: the order of the candidates */
+    expect(&in, "a", GRID_OUTCOME_NO_MATCH);
+    in.spread_ties = true;
+    expect(&in, "b", GRID_OUTCOME_NO_MATCH); /* d has none open, and a queue */
+    c[1].admitted = false;
+    expect(&in, "c", GRID_OUTCOME_NO_MATCH);
+    c[1].admitted = true;
+    c[1].health = GRID_UNHEALTHY;
+    expect(&in, "c", GRID_OUTCOME_NO_MATCH);
+    c[1].health = GRID_HEALTHY;
+    in.explore = true;
+    expect(&in, "b", GRID_OUTCOME_EXPLORATION);
+    in.explore = false;
+    in.blocks = 0;
+    expect(&in, "b", GRID_OUTCOME_NOT_APPLICABLE);
+    in.enabled = false;
+    expect(&in, "b", GRID_OUTCOME_UNCOUNTED);
+    in.enabled = true;
+    in.blocks = 40;
+    c[0].run = c[1].run = 40; /* a held prompt outweighs open requests */
+    c[1].open = 9;
+    expect(&in, "a", GRID_OUTCOME_STICKY);
+    c[0].open = 10;
+    expect(&in, "b", GRID_OUTCOME_STICKY);
+    for (size_t i = 0; i < COUNT(c); i++)
+        c[i].depth = INFINITY;
+    expect(&in, "b", GRID_OUTCOME_STICKY); /* unmeasured ones are equal too */
+}
+
 /* ---- tables --------------------------------------------------------------------------------------------------- */
 
 struct row {
@@ -334,6 +370,7 @@ static void test_random_play_against_the_book(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ties),
         cmocka_unit_test(test_worked_examples),
         cmocka_unit_test(test_the_price_of_a_match),
         cmocka_unit_test(test_the_figures_behind_a_choice),

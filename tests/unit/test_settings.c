@@ -87,7 +87,7 @@ static void test_described(void **state)
     unsigned rows = 0;
     (void)state;
     grid_settings_describe(write_default, &rows);
-    assert_int_equal(rows, 14);
+    assert_int_equal(rows, 15);
 }
 
 static void test_defaults(void **state)
@@ -99,7 +99,8 @@ static void test_defaults(void **state)
     struct grid_settings defaults;
     grid_settings_defaults(&defaults);
     assert_string_equal(defaults.model_header, "x-model");
-    assert_true(defaults.enabled && is(defaults.threshold, 0.8) && is(defaults.exploration, 0.02));
+    assert_true(defaults.enabled && !defaults.spread_ties && is(defaults.threshold, 0.8) &&
+                is(defaults.exploration, 0.02));
     assert_true(is(defaults.prefill_tokens_per_second, 10000) && is(defaults.queued_request_seconds, 2));
     assert_int_equal(defaults.capacity, 16384);
     assert_int_equal(defaults.ttl_ms, 600000);
@@ -116,11 +117,11 @@ static void test_all_fields(void **state)
 {
     (void)state;
     accept("{\"model_header\":\"X-My-Model\",\"clusters\":[\"a\",{\"name\":\"b\",\"transport\":\"tls\"}],"
-           "\"prefix_affinity\":{\"enabled\":false,\"threshold\":1,\"exploration\":0,"
+           "\"prefix_affinity\":{\"enabled\":false,\"spread_ties\":true,\"threshold\":1,\"exploration\":0,"
            "\"prefill_tokens_per_second\":5e3,\"queued_request_seconds\":0.5,\"tag_key_path\":\"k\","
            "\"capacity\":1.048576e+06,\"ttl_secs\":4611686018}}");
     assert_string_equal(settings.model_header, "x-my-model");
-    assert_true(!settings.enabled && is(settings.threshold, 1) && is(settings.exploration, 0));
+    assert_true(!settings.enabled && settings.spread_ties && is(settings.threshold, 1) && is(settings.exploration, 0));
     assert_true(is(settings.prefill_tokens_per_second, 5000) && is(settings.queued_request_seconds, 0.5));
     assert_int_equal(settings.capacity, 1048576);
     assert_true(settings.ttl_ms == 4611686018000);
@@ -160,6 +161,7 @@ static void test_ranges(void **state)
     affinity("queued_request_seconds", "[1]", "a list");
     affinity("enabled", "\"true\"", "true or false");
     affinity("enabled", "1", "true or false");
+    affinity("spread_ties", "\"yes\"", "true or false");
 }
 
 static void test_whole_numbers(void **state)

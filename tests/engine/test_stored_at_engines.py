@@ -1,105 +1,11 @@
-"""Stored responses of two real engines behind two gateways that share a key. tests/engine/run prepares and starts it.
-
-The engine is vllm on the CPU with a tiny model and its response store on. Its queue cannot be set as a simulated site's
-can, so a site is made busy by work: more short requests at once than it runs.
-"""
-import contextlib
-import os
-import signal
-import subprocess
-import threading
-
-import httpx
+"""Stored responses of two real engines behind two gateways that share a key: an id leads home, wherever new work goes."""
 import pytest
 
-from grid import ROOT, eventually, free_port, prose
-from test_stored import TAGGED_ID, NodeSdk, Pair, PythonSdk
+from engines import BLOCK_TOKENS
+from grid import eventually, prose
+from test_stored import TAGGED_ID, NodeSdk, PythonSdk
 
-ROOM = os.path.join(ROOT, os.environ.get('ENGINE_ROOM', os.path.join('build', 'engine')))
-BLOCK_TOKENS = 32
-START_S = 900                       # two engines at once on two busy cores
-RUN_AT_ONCE = 4
-WORKERS = RUN_AT_ONCE + 4           # so that some wait
-ENVIRONMENT = {
-    'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_OFFLINE': '1', 'VLLM_NO_USAGE_STATS': '1', 'DO_NOT_TRACK': '1',
-    'VLLM_TARGET_DEVICE': 'cpu', 'VLLM_CPU_KVCACHE_SPACE': '1', 'VLLM_CPU_OMP_THREADS_BIND': 'nobind',
-    'OMP_NUM_THREADS': '1', 'VLLM_ENABLE_RESPONSES_API_STORE': '1'}
-OPTIONS = ['--model', os.path.join(ROOM, 'model'), '--served-model-name', 'llama', '--host', '127.0.0.1',
-           '--max-model-len', '8192', '--max-num-seqs', str(RUN_AT_ONCE), '--enable-prefix-caching', '--enforce-eager',
-           '--block-size', str(BLOCK_TOKENS), '--enable-prompt-tokens-details']
 ANSWER = {'temperature': 0.8, 'max_output_tokens': 16}     # without chance an untrained model often says nothing
-
-
-class Engine:
-    """One real engine, in the place of a simulated site."""
-
-    def __init__(self, name):
-        self.name, self.cluster, self.address = name, 'pool-' + name, '127.0.0.1:%d' % free_port()
-        self.log_path = os.path.join(ROOM, name + '.log')
-        self.log = open(self.log_path, 'w', encoding='utf-8')
-        self.process = subprocess.Popen(
-            [os.path.join(ROOM, 'venv', 'bin', 'python'), '-m', 'vllm.entrypoints.openai.api_server', '--port',
-             self.address.split(':')[1], *OPTIONS], env=dict(os.environ, **ENVIRONMENT), stdin=subprocess.DEVNULL,
-            stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
-        self.workers, self.working = [], threading.Event()
-
-    def healthy(self):
-        if self.process.poll() is not None:
-            with open(self.log_path, encoding='utf-8', errors='replace') as f:
-                raise AssertionError('engine %s ended with %d:\n%s' % (self.name, self.process.returncode, f.read()[-3000:]))
-        with contextlib.suppress(httpx.HTTPError):
-            return httpx.get('http://%s/health' % self.address, timeout=5).status_code == 200
-
-    def work(self):
-        body = {'model': 'llama', 'prompt': 'x', 'max_tokens': 64, 'ignore_eos': True}
-        with httpx.Client(timeout=120) as client:
-            while self.working.is_set():
-                client.post('http://%s/v1/completions' % self.address, json=body)
-
-    def set_busy(self, busy):
-        if busy and not self.workers:
-            self.working.set()
-            self.workers = [threading.Thread(target=self.work) for _ in range(WORKERS)]
-            for worker in self.workers:
-                worker.start()
-        elif not busy:
-            self.working.clear()
-            for worker in self.workers:
-                worker.join()
-            self.workers = []
-
-    def stop(self):
-        self.set_busy(False)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.log.close()
-
-
-class EnginePair(Pair):
-    def make_site(self, name):
-        return Engine(name)
-
-    def start(self):
-        super().start()
-        for engine in self.sites.values():
-            eventually(engine.healthy, START_S, 'engine ' + engine.name)
-
-    def send_new_work_to(self, site):
-        for engine in self.sites.values():
-            engine.set_busy(engine.name != site)
-        eventually(lambda: all(self.goes_to(url) == site for url in self.urls * 3), 120, 'new work to ' + site)
-
-    def goes_to(self, url):
-        answer = httpx.post(url + '/v1/completions', json={'model': 'llama', 'prompt': 'x', 'max_tokens': 1}, timeout=60)
-        return answer.headers.get('x-grid-site')
-
-
-@pytest.fixture(scope='module')
-def pair():
-    window = {'load_window_ms': 4000}
-    with EnginePair(serving=window, clusters={'signals': {'interval_ms': 250}}) as grid:
-        yield grid
 
 
 @pytest.fixture(params=[PythonSdk, NodeSdk], ids=['python', 'node'])
@@ -107,8 +13,6 @@ def sdk(request, pair):
     client = request.param(pair.urls)
     yield client
     client.close()
-    for engine in pair.sites.values():
-        engine.set_busy(False)
 
 
 def create(sdk, gateway, text, stream=False, **fields):
