@@ -206,11 +206,16 @@ static const char *skip_value(const char *at)
     return at + 1;
 }
 
-static void check_sample(const char *line, const char *family)
+/* A sample lies under its own family; a histogram's has what it is behind the family's name. */
+static void check_sample(const char *line, const char *family, bool histogram)
 {
-    const char *at = line + name_length(line);
-    assert_int_equal((size_t)(at - line), strlen(family)); /* a sample lies under its own family */
+    const char *at = line + name_length(line), *more = line + strlen(family);
     assert_memory_equal(line, family, strlen(family));
+    if (histogram)
+        assert_true(strncmp(more, "_bucket{", 8) == 0 || strncmp(more, "_sum", 4) == 0 ||
+                    strncmp(more, "_count", 6) == 0);
+    else
+        assert_ptr_equal(at, more);
     if (*at == '{') {
         do {
             at++;
@@ -240,6 +245,7 @@ static size_t count(const char *text, const char *part)
 static void check_page(const char *page)
 {
     char family[128] = "", line[4096], head[256];
+    bool histogram = false;
     assert_int_equal(page[strlen(page) - 1], '\n');
     for (const char *at = page; *at; at += strcspn(at, "\n") + 1) {
         (void)snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
@@ -255,13 +261,15 @@ static void check_page(const char *page)
         if (line[0] == '#') {
             (void)snprintf(head, sizeof head, "# TYPE %s counter", family);
             bool counter = strcmp(line, head) == 0;
+            (void)snprintf(head, sizeof head, "# TYPE %s histogram", family);
+            histogram = strcmp(line, head) == 0;
             (void)snprintf(head, sizeof head, "# TYPE %s gauge", family);
-            assert_true(counter || strcmp(line, head) == 0);
+            assert_true(counter || histogram || strcmp(line, head) == 0);
             size_t len = strlen(family);
             assert_int_equal(counter, len > 6 && strcmp(family + len - 6, "_total") == 0);
             continue;
         }
-        check_sample(line, family);
+        check_sample(line, family, histogram);
         char whole[4097];
         (void)snprintf(whole, sizeof whole, "\n%.*s", (int)(strrchr(line, ' ') + 1 - line), line);
         assert_int_equal(count(page, whole), 1);
