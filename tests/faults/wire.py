@@ -31,13 +31,15 @@ class Relay:
 
     def serve(self, client):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            if self.tls:
-                client = self.tls.wrap_socket(client, server_side=True)
+            tls = self.tls
+            if tls:
+                client = tls.wrap_socket(client, server_side=True)
             stack.callback(client.close)
             site = stack.enter_context(socket.create_connection(self.to))
             self.open.add(client)
             stack.callback(self.open.discard, client)
-            self.pass_on(client, site)
+            if tls is self.tls:     # else the certificate was changed meanwhile: drop_all may have come before this was open
+                self.pass_on(client, site)
 
     def pass_on(self, client, site):
         back = 0
